@@ -160,6 +160,7 @@ const (
 
 var desiredNames = []string{"run", "stop", "evict"}
 
+// String returns the status as the API writes it.
 func (s DesiredStatus) String() string { return enumName(desiredNames, int(s)) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -198,6 +199,7 @@ func (s ClientStatus) Ended() bool {
 	return s == ClientComplete || s == ClientFailed || s == ClientLost
 }
 
+// String returns the status as the API writes it.
 func (s ClientStatus) String() string { return enumName(clientNames, int(s)) }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -221,6 +223,8 @@ func (s ClientStatus) MarshalBinary() ([]byte, error) { return s.MarshalText() }
 // UnmarshalBinary reads what MarshalBinary wrote.
 func (s *ClientStatus) UnmarshalBinary(b []byte) error { return s.UnmarshalText(b) }
 
+// enumName returns the name of value i. A value from a newer version has none
+// and shows its number.
 func enumName(names []string, i int) string {
 	if i < len(names) {
 		return names[i]
@@ -228,6 +232,8 @@ func enumName(names []string, i int) string {
 	return fmt.Sprintf("unknown(%d)", i)
 }
 
+// enumIndex returns the value with name s; an unknown name is Invalid. what
+// names the enum in the error.
 func enumIndex(what string, names []string, s string) (int, error) {
 	for i, n := range names {
 		if n == s {

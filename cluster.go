@@ -53,6 +53,7 @@ func (c *SchedulerConfig) Validate() error {
 	return ps.Err()
 }
 
+// checkAlgorithm notes a problem if the scheduler algorithm is unknown.
 func checkAlgorithm(ps *Problems, at, name string) {
 	switch name {
 	case AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced:

@@ -42,6 +42,7 @@ type Error struct {
 	Err  error
 }
 
+// Error returns the text of the cause; the kind and the code are not in it.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -92,6 +93,8 @@ type Problem struct {
 	Pos  string // file:line,columns where a file says it, else ""
 }
 
+// String returns the problem as "position: path: text", without the parts that
+// are empty.
 func (p Problem) String() string {
 	s := p.Text
 	if p.Path != "" {

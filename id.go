@@ -43,6 +43,7 @@ func (id ID[T]) Short() string {
 	return id.String()[:8]
 }
 
+// put writes the ID in the form of a UUID.
 func (id ID[T]) put(b *[36]byte) {
 	hex.Encode(b[0:8], id[0:4])
 	b[8] = '-'

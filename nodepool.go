@@ -61,6 +61,7 @@ func CheckNodesPool(path, name string) error {
 	return ps.Err()
 }
 
+// checkPoolName notes a problem if the name cannot be that of a node pool.
 func checkPoolName(ps *Problems, path, name string) {
 	if !poolName.MatchString(name) {
 		ps.Addf(path, "%.150q is not a valid name of a node pool: want letters, digits, - and _, 1 to %d", name, maxPoolName)

@@ -107,6 +107,9 @@ type builder struct {
 	region, namespace, token string
 }
 
+// fill puts an input's fields where the operation expects them: into the path,
+// the query or the body. A value that would make the path another one is an
+// error.
 func (b *builder) fill(v reflect.Value) error {
 	switch x := v.Addr().Interface().(type) {
 	case *op.Query:
@@ -187,6 +190,7 @@ func (b *builder) said(region, namespace, token string) {
 	}
 }
 
+// set sets a query parameter unless the value is empty.
 func set(q url.Values, name, value string) {
 	if value != "" {
 		q.Set(name, value)
@@ -219,6 +223,8 @@ func readMeta(h http.Header) (m op.Meta) {
 	return m
 }
 
+// mediaType returns the content type without its parameters, "" if it is
+// missing or invalid.
 func mediaType(resp *http.Response) string {
 	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return t

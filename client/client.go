@@ -156,6 +156,7 @@ type Unreachable struct {
 	Err     error
 }
 
+// Error returns the text of the cause.
 func (e *Unreachable) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.

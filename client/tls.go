@@ -80,6 +80,8 @@ func (t TLS) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// filesIn returns all files below a directory. A directory without files is an
+// error: a CA path that trusts nobody is a mistake.
 func filesIn(dir string) (all []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

@@ -48,6 +48,10 @@ func (w *walker) body(b *hclsyntax.Body, s *shape, ctx *hcl.EvalContext, out dec
 	})
 }
 
+// attribute evaluates one attribute and stores it under the key of its field.
+// An unknown name, or a block written with =, is noted as a problem; the place
+// of the field it was meant for is then faulty, so that it is not also reported
+// missing.
 func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContext, out decode.Tree, at *place, path string) {
 	field, ok := s.fields[a.Name]
 	here := decode.Join(path, a.Name)
@@ -185,6 +189,8 @@ func (w *walker) label(in instance, f *slot, s *shape, tree decode.Tree, path st
 	return true
 }
 
+// labelProblem returns the text for a block that has the wrong number of
+// labels. want is 0 or 1 and differs from have.
 func labelProblem(kind string, want, have int) string {
 	switch {
 	case want == 0:
@@ -258,6 +264,8 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 	return tree
 }
 
+// unknownBlock notes a block that the shape does not have, and proposes the
+// nearest name. "dynamic" is allowed in every block.
 func (w *walker) unknownBlock(in instance, s *shape, at *place, path string) {
 	names := append(slices.Clone(s.names), "dynamic")
 	w.problems.add(in.rng, decode.Join(path, in.kind), "unknown block"+meant(in.kind, names))
@@ -276,4 +284,6 @@ func (w *walker) blocks(b *hclsyntax.Body, ctx *hcl.EvalContext, path string, ea
 	}
 }
 
+// keys returns the keys in order, so that problems come in the same order on
+// each run.
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

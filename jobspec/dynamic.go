@@ -68,6 +68,9 @@ func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, 
 	}
 }
 
+// dynamicContent checks the form of a dynamic block and returns its content
+// block. ok is false if there was a problem; content can then still be set and
+// must not be used.
 func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsyntax.Block, ok bool) {
 	ok = true
 	bad := func(rng hcl.Range, at, text string) {
@@ -100,6 +103,9 @@ func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsy
 	return content, ok
 }
 
+// dynamicLabels returns the labels that each generated block gets, none if the
+// attribute is absent. They must be known now: a reference that only the agent
+// can resolve is a problem. ok is false if one was noted.
 func (w *walker) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext, path string) ([]string, bool) {
 	a := b.Body.Attributes["labels"]
 	if a == nil {

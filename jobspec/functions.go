@@ -38,6 +38,8 @@ type fn struct {
 // it indirectly.
 var functions map[string]fn
 
+// init joins the tables of all groups of functions. A name must be in one of
+// them only; the last one would win.
 func init() {
 	functions = map[string]fn{}
 	for _, part := range []map[string]fn{
@@ -179,6 +181,7 @@ func fileFunctions() map[string]fn {
 	}
 }
 
+// functionNames returns the names of all functions in order, for proposals.
 func functionNames() []string { return keys(functions) }
 
 // converts reports whether the i-th argument is converted to another type

@@ -78,6 +78,7 @@ func allOf(all bool) function.Function {
 	})
 }
 
+// textTest returns an HCL function of two strings that gives what test reports.
 func textTest(test func(s, part string) bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "string", Type: cty.String}, {Name: "part", Type: cty.String}},
@@ -96,6 +97,8 @@ type localFiles struct{ dir string }
 // use it.
 func LocalFiles(dir string) fs.FS { return localFiles{dir} }
 
+// Open implements fs.FS. Unlike os.DirFS it takes absolute names and names with
+// "..".
 func (l localFiles) Open(name string) (fs.File, error) { return os.Open(l.abs(name)) }
 
 // abs returns the absolute name of a file.
@@ -158,6 +161,8 @@ func fileFunc(show func([]byte) string, mustBeText bool) func(*scope) function.F
 	}
 }
 
+// readFile returns the contents of a file that a job file names, and charges
+// the meter for its bytes. A file of more than MaxText bytes is an error.
 func (s *scope) readFile(given string) ([]byte, error) {
 	name, err := s.fileName(given)
 	if err != nil {
@@ -193,6 +198,8 @@ func escapeTemplate(b []byte) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(b))
 }
 
+// fileExists returns the HCL function fileexists. A directory or a device is an
+// error, not false.
 func fileExists(s *scope) function.Function {
 	return function.New(&function.Spec{
 		Params: pathParam,
@@ -217,6 +224,9 @@ func fileExists(s *scope) function.Function {
 	})
 }
 
+// fileSet returns the HCL function fileset: the regular files below a directory
+// that match a pattern with **. Each directory that is opened is charged to the
+// meter, so that a pattern over a whole disk ends.
 func fileSet(s *scope) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "path", Type: cty.String}, {Name: "pattern", Type: cty.String}},
@@ -259,11 +269,14 @@ type stepping struct {
 	m *meter
 }
 
+// Open implements fs.FS and charges the meter for each file or directory.
 func (s stepping) Open(name string) (fs.File, error) {
 	s.m.step(100)
 	return s.FS.Open(name)
 }
 
+// absPath returns the HCL function abspath. Where the files are not those of
+// this machine, their root is "/".
 func absPath(s *scope) function.Function {
 	return function.New(&function.Spec{
 		Params: pathParam,
@@ -281,6 +294,8 @@ func absPath(s *scope) function.Function {
 	})
 }
 
+// pathExpand returns the HCL function pathexpand, which replaces a leading ~ by
+// the home directory.
 func pathExpand(s *scope) function.Function {
 	return function.New(&function.Spec{
 		Params: pathParam,

@@ -64,6 +64,9 @@ func (s *scope) give(o Options) {
 	}
 }
 
+// giveOne stores a value that was given from outside; the last one given wins.
+// With strict, a name that the job does not declare is a problem, reported at
+// the range if it has one, else at where the value is from.
 func (s *scope) giveOne(name string, g *given, strict bool, at hcl.Range) {
 	v := s.vars[name]
 	if v != nil {
@@ -81,6 +84,8 @@ func (s *scope) giveOne(name string, g *given, strict bool, at hcl.Range) {
 	s.problems.addf(g.from, "", "%s", text)
 }
 
+// giveFile reads a variable file, in HCL or JSON, and gives its values.
+// Problems go to the scope.
 func (s *scope) giveFile(f File, strict bool) {
 	if isJSON(f.Text) {
 		if err := checkSize(f); err != nil {

@@ -41,6 +41,8 @@ func number(args []cty.Value, i int) int {
 	return int(min(max(n, -1<<31), 1<<31))
 }
 
+// shortTexts returns a guard that refuses any argument of more than most bytes,
+// for functions whose time grows faster than their input.
 func shortTexts(most int) func(*meter, []cty.Value) error {
 	return func(_ *meter, args []cty.Value) error {
 		for i := range args {
@@ -52,6 +54,8 @@ func shortTexts(most int) func(*meter, []cty.Value) error {
 	}
 }
 
+// fits returns errTooMuch if a result of n bytes would be too large. A negative
+// n is the overflow of an estimate.
 func fits(n int) error {
 	if n > maxValue || n < 0 {
 		return errTooMuch
@@ -61,6 +65,8 @@ func fits(n int) error {
 
 var wideVerb = regexp.MustCompile(`%[^%a-zA-Z]*([0-9]{4}|\*)`)
 
+// guardFormat estimates the result of format and formatlist. Each verb can
+// print its argument as JSON, and a list is formatted once per element.
 func guardFormat(m *meter, args []cty.Value) error {
 	f := text(args, 0)
 	if wideVerb.MatchString(f) {
@@ -78,6 +84,7 @@ func guardFormat(m *meter, args []cty.Value) error {
 	return fits(items * (len(f) + strings.Count(f, "%")*(largest+1000)) / 4)
 }
 
+// guardIndent bounds the spaces, which are added to each line.
 func guardIndent(_ *meter, args []cty.Value) error {
 	n := number(args, 0)
 	if n > 1000 {
@@ -86,6 +93,8 @@ func guardIndent(_ *meter, args []cty.Value) error {
 	return fits(len(text(args, 1)) + n*strings.Count(text(args, 1), "\n"))
 }
 
+// guardJoin bounds the separators; the elements were counted when they were
+// made.
 func guardJoin(_ *meter, args []cty.Value) error {
 	n := 0
 	for _, a := range args[1:] {
@@ -96,11 +105,13 @@ func guardJoin(_ *meter, args []cty.Value) error {
 	return fits(n * len(text(args, 0)))
 }
 
+// guardReplace bounds the result: each occurrence can grow.
 func guardReplace(_ *meter, args []cty.Value) error {
 	s, old, with := text(args, 0), text(args, 1), text(args, 2)
 	return fits(len(s) + strings.Count(s, old)*len(with))
 }
 
+// guardSplit bounds the number of parts.
 func guardSplit(_ *meter, args []cty.Value) error {
 	if strings.Count(text(args, 1), text(args, 0)) >= maxElems {
 		return errTooMuch
@@ -134,6 +145,8 @@ func guardRegex(pattern int) func(*meter, []cty.Value) error {
 	}
 }
 
+// guardRegexReplace checks the expression and bounds the result, with a match
+// at every position.
 func guardRegexReplace(m *meter, args []cty.Value) error {
 	if err := guardRegex(1)(m, args); err != nil {
 		return err
@@ -151,6 +164,8 @@ func guardSquare(m *meter, args []cty.Value) error {
 	return nil
 }
 
+// guardProduct bounds the elements of all tuples together, not only their
+// number.
 func guardProduct(_ *meter, args []cty.Value) error {
 	n := 1
 	for _, a := range args {
@@ -180,6 +195,8 @@ func guardParse(more func(string) error) func(*meter, []cty.Value) error {
 	}
 }
 
+// guardJSON refuses JSON that nests too deep, before the decoder recurses into
+// it.
 func guardJSON(s string) error {
 	if strictjson.Deeper(s, berth.MaxNesting) { // the function reports other faults better
 		return fmt.Errorf("nested deeper than %d", berth.MaxNesting)
@@ -209,6 +226,8 @@ func guardYAML(s string) error {
 
 var yamlAlias = regexp.MustCompile(`(?m)(^|[\s\[{,:-])\*[^\s,\]}*]+\s*($|[,\]}#:])`)
 
+// guardBcrypt refuses a cost above 12 and charges steps for the time, which
+// doubles with each unit.
 func guardBcrypt(m *meter, args []cty.Value) error {
 	cost := 10
 	if len(args) > 1 {
@@ -221,6 +240,8 @@ func guardBcrypt(m *meter, args []cty.Value) error {
 	return nil
 }
 
+// guardRSA charges a twentieth of all steps, so a job can decrypt at most 20
+// times.
 func guardRSA(m *meter, args []cty.Value) error {
 	m.step(maxSteps / 20)
 	return shortTexts(16<<10)(m, args)

@@ -112,11 +112,16 @@ func (d *document) read(ctx context.Context, file File, o Options) error {
 	return d.readHCL(&meter{ctx: ctx}, file, o)
 }
 
+// isJSON reports whether the text starts with a brace, after a byte order mark
+// and white space. No job file in HCL can.
 func isJSON(text []byte) bool {
 	rest := bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n")
 	return len(rest) > 0 && rest[0] == '{'
 }
 
+// readJSON reads a job in the API's form, with or without the outer "Job". The
+// error is for text that is not JSON; other faults become problems. With
+// o.Strict, variables are a problem too, as JSON has none.
 func (d *document) readJSON(file File, o Options) error {
 	tree, err := decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff")))
 	if err != nil {
@@ -149,6 +154,9 @@ func (d *document) readJSON(file File, o Options) error {
 	return nil
 }
 
+// readHCL evaluates a job file in HCL into d.tree. It returns an error if no
+// job could be found; other faults become problems of d. The meter ends it by a
+// panic, which the caller recovers.
 func (d *document) readHCL(m *meter, file File, o Options) error {
 	d.source = admit.FromHCL
 	body, ok := parseBody(file, &d.problems)

@@ -31,6 +31,8 @@ const (
 	maxPattern = 1000        // bytes of a regexp
 )
 
+// checkSize returns TooLarge for a file of more than MaxText bytes, and
+// Invalid, with line and column, for one that is not UTF-8.
 func checkSize(f File) error {
 	if len(f.Text) > MaxText {
 		return berth.Errorf(berth.TooLarge, "%s: at most %d bytes are allowed", f.Name, MaxText)
@@ -121,6 +123,7 @@ type bracket struct {
 	pieces int  // of a text: its lines, and more for each % or $
 }
 
+// level returns the innermost open bracket, or the top of the file.
 func (d *depth) level() *bracket {
 	if n := len(d.open); n > 0 {
 		return &d.open[n-1]
@@ -128,6 +131,8 @@ func (d *depth) level() *bracket {
 	return &d.top
 }
 
+// next counts token i and returns what is too much, "" if nothing is. It must
+// see all tokens in order.
 func (d *depth) next(tokens hclsyntax.Tokens, i int) (fault string) {
 	t := tokens[i]
 	switch t.Type {
@@ -166,6 +171,8 @@ func (d *depth) next(tokens hclsyntax.Tokens, i int) (fault string) {
 	return ""
 }
 
+// push opens a bracket. It returns the fault if that nests too deep or begins
+// too many blocks.
 func (d *depth) push(tokens hclsyntax.Tokens, i int) string {
 	t, prev := tokens[i], before(tokens, i)
 	switch t.Type {
@@ -200,6 +207,8 @@ func (d *depth) push(tokens hclsyntax.Tokens, i int) string {
 	return ""
 }
 
+// chain counts an operator, below which the parser nests the next operand. It
+// returns the fault if there are too many.
 func (d *depth) chain() string {
 	d.level().chain++
 	if d.total++; d.total > maxDepth {
@@ -217,6 +226,8 @@ func (d *depth) endLine(tokens hclsyntax.Tokens, i int) {
 	}
 }
 
+// endChain ends the expression at the current level: what follows nests no
+// deeper than before it.
 func (d *depth) endChain() {
 	b := d.level()
 	d.total -= b.chain
@@ -247,6 +258,8 @@ func word(tokens hclsyntax.Tokens, i int) string {
 	return ""
 }
 
+// operator reports whether the token makes the expression tree one level
+// deeper.
 func operator(t hclsyntax.TokenType) bool {
 	switch t {
 	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenMinus, hclsyntax.TokenPercent,

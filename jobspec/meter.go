@@ -32,6 +32,8 @@ type exhausted struct {
 	cause error
 }
 
+// err returns the limit that was reached as an Invalid error, at the expression
+// that reached it.
 func (e exhausted) err() error {
 	ps := berth.Problems{{Text: e.what}}
 	if e.rng.Filename != "" {
@@ -43,10 +45,14 @@ func (e exhausted) err() error {
 	return ps.Err()
 }
 
+// fail ends the evaluation with a problem at the expression to blame. It does
+// not return.
 func (m *meter) fail(format string, args ...any) {
 	m.end(exhausted{rng: m.blame, what: fmt.Sprintf(format, args...)})
 }
 
+// end remembers why and panics. The panic is recovered at the entry points of
+// the package; HCL's own recovery in between must not hide it.
 func (m *meter) end(e exhausted) {
 	m.spent = &e
 	panic(e)
@@ -124,6 +130,8 @@ type tally struct {
 	pairs        int // of elements with possibly different types
 }
 
+// add counts a value with all it contains and fails the meter as soon as one
+// total is too large. Unknown values and null count nothing.
 func (t *tally) add(v cty.Value) {
 	v, _ = v.Unmark()
 	if !v.IsKnown() || v.IsNull() {
@@ -166,8 +174,11 @@ type metered struct {
 	cost func(*meter, cty.Value)
 }
 
+// UnwrapExpression lets HCL find the expression below, for static analysis.
 func (e *metered) UnwrapExpression() hcl.Expression { return e.Expression }
 
+// Value implements hcl.Expression. It charges one step before the evaluation
+// and the cost of the value after it.
 func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	outer := e.m.blame
 	e.m.blame = e.Expression.Range()
@@ -206,8 +217,11 @@ type knownNow struct {
 	what string // that needs the value: "the function upper"
 }
 
+// UnwrapExpression lets HCL find the expression below, for static analysis.
 func (e *knownNow) UnwrapExpression() hcl.Expression { return e.Expression }
 
+// Value implements hcl.Expression. A value that contains a reference for the
+// agent, such as ${attr.…}, is an error: nothing can be decided by it here.
 func (e *knownNow) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := e.Expression.Value(ctx)
 	e.m.blame = e.Expression.Range()

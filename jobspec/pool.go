@@ -50,6 +50,8 @@ var configNames = map[string]string{
 	"scheduler_algorithm": "SchedulerAlgorithm", "memory_oversubscription_enabled": "MemoryOversubscriptionEnabled",
 }
 
+// poolHCL reads a file with one node_pool block. The tree has the names of the
+// API. The error carries all problems of the file.
 func poolHCL(file File, ps *problems) (decode.Tree, error) {
 	body, ok := parseBody(file, ps)
 	if !ok {
@@ -136,6 +138,9 @@ func plainValue(ps *problems, e hclsyntax.Expression, path string, texts bool) a
 	return plainTree(ps, v, e.Range(), path, texts)
 }
 
+// plainTree returns a value as a tree for decode: strings, numbers, booleans
+// and objects of them. With texts, numbers and booleans become strings, as in
+// meta. Anything else is a problem and gives nil.
 func plainTree(ps *problems, v cty.Value, rng hcl.Range, path string, texts bool) any {
 	if v.IsNull() {
 		return nil

@@ -24,6 +24,8 @@ type names struct {
 	words [2]string
 }
 
+// has reports whether the word is the variable of an enclosing for expression.
+// n may be nil.
 func (n *names) has(word string) bool {
 	for ; n != nil; n = n.outer {
 		if word == n.words[0] || word == n.words[1] {
@@ -162,6 +164,8 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 	return p.paying(e, cost)
 }
 
+// paying wraps an expression so that evaluating it costs steps. cost may be nil
+// and is called with the value.
 func (p *preparer) paying(e hclsyntax.Expression, cost func(*meter, cty.Value)) hclsyntax.Expression {
 	return &metered{Expression: e, m: p.m, cost: cost}
 }
@@ -171,6 +175,9 @@ func (p *preparer) known(e hclsyntax.Expression, in *names, what string) hclsynt
 	return &knownNow{Expression: p.expr(e, in, false), m: p.m, what: what}
 }
 
+// call prepares a function call and its arguments. An unknown function, or one
+// that reads files where none may be read, is a problem and becomes an unknown
+// value, so that evaluation can go on.
 func (p *preparer) call(e *hclsyntax.FunctionCallExpr, in *names) hclsyntax.Expression {
 	fn, ok := functions[e.Name]
 	if !ok {
@@ -258,6 +265,8 @@ func (p *preparer) missing(u use) string {
 	return fmt.Sprintf("unknown local %q%s", berth.Clip(u.name, 64), meant(u.name, keys(p.locals)))
 }
 
+// unknown returns the text for a reference whose first name means nothing here.
+// A single word is most likely text without quotes.
 func (p *preparer) unknown(t hcl.Traversal) string {
 	root := berth.Clip(t.RootName(), 64)
 	if len(t) == 1 {

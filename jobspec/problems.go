@@ -34,6 +34,8 @@ const maxProblems = 200
 // package.
 type enough struct{}
 
+// note adds a problem once. It panics with enough{} when there are maxProblems,
+// which ends the reading.
 func (ps *problems) note(p problem) {
 	if ps.seen[p.Problem] {
 		return
@@ -142,6 +144,7 @@ type item struct {
 	at   *place
 }
 
+// newPlace returns a place that has no fields yet.
 func newPlace(rng hcl.Range) *place { return &place{rng: rng} }
 
 // field returns the place of a field. It creates it with rng if needed.

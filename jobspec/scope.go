@@ -48,6 +48,7 @@ type use struct {
 	at         hcl.Range
 }
 
+// String returns the use as the file writes it: "var.count", or the kind alone.
 func (u use) String() string {
 	if u.name == "" {
 		return u.kind
@@ -55,6 +56,8 @@ func (u use) String() string {
 	return u.kind + "." + u.name
 }
 
+// newScope returns a scope without variables. files may be nil: then functions
+// that read files are a problem.
 func newScope(m *meter, ps *problems, files fs.FS) *scope {
 	return &scope{
 		m: m, problems: ps, files: files,
@@ -76,6 +79,9 @@ type top struct {
 
 var topNames = []string{"job", "locals", "variable", "variables"}
 
+// sortTop sorts the blocks at the top of a job file by kind and notes what must
+// not be there. The job of the result is nil if the file has none, which is a
+// problem too. Of two jobs it keeps the first.
 func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
 	t := top{file: f}
 	for _, a := range inOrder(body.Attributes) {

@@ -51,6 +51,8 @@ const (
 
 var shapes sync.Map // reflect.Type → *shape
 
+// shapeOf returns the shape of a struct type, from a cache that all calls
+// share. The result must not be changed.
 func shapeOf(t reflect.Type) *shape {
 	if s, ok := shapes.Load(t); ok {
 		return s.(*shape)
@@ -90,6 +92,8 @@ func (s *shape) include(f reflect.StructField) {
 	}
 }
 
+// formOf returns how a field of the type is written, and for blocks the struct
+// type of one block.
 func formOf(t reflect.Type) (form, reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -119,6 +123,8 @@ func formOf(t reflect.Type) (form, reflect.Type) {
 	return attribute, nil
 }
 
+// isBlock reports whether the type is written as a block. A time is a struct in
+// Go but text in a file.
 func isBlock(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
 }

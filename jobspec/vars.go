@@ -27,6 +27,7 @@ type variable struct {
 	value    cty.Value
 }
 
+// path returns the variable's name for problems.
 func (v *variable) path() string { return "variable[" + berth.Clip(v.name, 64) + "]" }
 
 // rule is a validation block.
@@ -56,6 +57,8 @@ func (s *scope) newVariable(name string, at hcl.Range) *variable {
 	return v
 }
 
+// declareVariable reads a variable block. The default is evaluated later, once
+// the type is known; type, description and nullable must be literals.
 func (s *scope) declareVariable(b *hclsyntax.Block) {
 	if len(b.Labels) != 1 {
 		return // reported by sortTop
@@ -95,6 +98,9 @@ func (s *scope) declareVariable(b *hclsyntax.Block) {
 	}
 }
 
+// declareType reads the type with its optional attributes. A variable whose
+// type is invalid is broken: its value is unknown and causes no further
+// problems.
 func (s *scope) declareType(v *variable, a *hclsyntax.Attribute) {
 	typ, optional, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
 	if diags.HasErrors() {
@@ -105,6 +111,8 @@ func (s *scope) declareType(v *variable, a *hclsyntax.Attribute) {
 	v.typ, v.optional, v.typed = typ, optional, true
 }
 
+// declareRule reads a validation block. Its expressions are evaluated by
+// validate, when the variable has a value.
 func (s *scope) declareRule(v *variable, b *hclsyntax.Block) {
 	at := v.path() + ".validation"
 	r := rule{at: b.DefRange()}
@@ -260,6 +268,9 @@ func (s *scope) typedValue(v *variable, val cty.Value) (cty.Value, string) {
 	return out, ""
 }
 
+// validate applies the rules to the value of v. A rule that fails is a problem
+// at the variable, with the text of error_message if that can be evaluated. An
+// unknown condition passes.
 func (s *scope) validate(v *variable) {
 	ctx := s.context([]use{{kind: "var", name: v.name}})
 	for _, r := range v.rules {

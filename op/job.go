@@ -117,6 +117,8 @@ func (*RegisterJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 // Shape does what that of RegisterJob does.
 func (*ValidateJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
+// holding wraps a body that looks like a job, by its ID or its groups, into
+// {"Job": …}. Any other body is returned as it is.
 func holding(body decode.Tree) decode.Tree {
 	job := false
 	for name := range body {

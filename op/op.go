@@ -76,6 +76,9 @@ func define[In, Out any](name, route, rpc string, need acl.Capability, space acl
 	return Op[In, Out]{i}
 }
 
+// The options of define. jobBody allows bodies of up to MaxJobBody bytes, local
+// keeps an operation on the agent that is asked, and leader marks a read of what
+// only the leader knows.
 func jobBody(i *Info) { i.MaxBody = MaxJobBody }
 func local(i *Info)   { i.Local = true }
 func leader(i *Info)  { i.Leader = true }

@@ -34,14 +34,17 @@ type checker struct {
 	ofDevice bool // checking the conditions of a device request
 }
 
+// addf notes a problem at a path such as "job.group[web].count".
 func (c *checker) addf(at, format string, args ...any) { c.problems.Addf(at, format, args...) }
 
+// between notes a problem if v is not in low to high, both included.
 func (c *checker) between(at string, v, low, high int64) {
 	if v < low || v > high {
 		c.addf(at, "must be %d to %d, got %d", low, high, v)
 	}
 }
 
+// duration notes a problem if v is below low or above berth.MaxDuration.
 func (c *checker) duration(at string, v, low time.Duration) {
 	if v < low || v > berth.MaxDuration {
 		c.addf(at, "must be %v to %v, got %v", low, berth.MaxDuration, v)
@@ -127,4 +130,5 @@ func (c *checker) duplicates(at string, n int, name func(int) string) {
 	}
 }
 
+// strings checks the keys and values of meta, tags and the like.
 func (c *checker) strings(at string, m map[string]string) { c.problems.CheckMeta(at, m) }

@@ -11,6 +11,8 @@ import (
 	"berth/internal/condition"
 )
 
+// conditions checks constraints and affinities. distinct_hosts and
+// distinct_property cannot be preferences, so affinities do not have them.
 func (c *checker) conditions(at string, cons []berth.Constraint, affs []berth.Affinity) {
 	if !c.atMost(at+".constraint", MaxConditions, len(cons), "constraints") || !c.atMost(at+".affinity", MaxConditions, len(affs), "affinities") {
 		return
@@ -37,6 +39,8 @@ var operators = []string{
 	"==", "is", "not",
 }
 
+// condition checks one condition. What the right side must be depends on the
+// operand; distinct_hosts has no left side.
 func (c *checker) condition(at, left, operand, right string) {
 	c.oneOf(at+".operator", operand, operators...)
 	if c.ofDevice && (operand == berth.OpDistinctHosts || operand == berth.OpDistinctProperty) {
@@ -133,6 +137,8 @@ func (c *checker) spreads(at string, list []berth.Spread) {
 	}
 }
 
+// spread checks one spread. The percentages may add up to less than 100; the
+// rest goes to other values.
 func (c *checker) spread(at string, s *berth.Spread) {
 	if s.Attribute == "" {
 		c.addf(at+".attribute", "is missing: want an attribute such as ${node.datacenter}")

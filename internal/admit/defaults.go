@@ -49,6 +49,8 @@ var obsolete = map[string]bool{
 
 // The defaults by job type. The values are those of Nomad's job specification.
 
+// defaultRestart returns the restart policy of a group that has none. A stream
+// job leaves restarts to the servers, so it has 0 attempts.
 func defaultRestart(jobType string) berth.RestartPolicy {
 	switch jobType {
 	case berth.TypeBatch, berth.TypeSysbatch:
@@ -59,6 +61,8 @@ func defaultRestart(jobType string) berth.RestartPolicy {
 	return berth.RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: berth.RestartFail}
 }
 
+// defaultReschedule returns the reschedule policy for the job type, nil for the
+// types that do not reschedule.
 func defaultReschedule(jobType string) *berth.ReschedulePolicy {
 	switch jobType {
 	case berth.TypeService:
@@ -69,6 +73,7 @@ func defaultReschedule(jobType string) *berth.ReschedulePolicy {
 	return nil
 }
 
+// defaultUpdate returns the update policy of service and system jobs.
 func defaultUpdate() berth.UpdateStrategy {
 	return berth.UpdateStrategy{
 		Stagger: 30 * time.Second, MaxParallel: 1, HealthCheck: "checks",
@@ -82,6 +87,7 @@ const (
 	DefaultSubmissionRetries = 3
 )
 
+// defaultStream returns the stream block that a job's own one is read over.
 func defaultStream() berth.StreamSpec {
 	return berth.StreamSpec{
 		Application: berth.StreamApplication{Scope: berth.DefaultScope},
@@ -92,10 +98,14 @@ func defaultStream() berth.StreamSpec {
 	}
 }
 
+// defaultStreamGroup returns a group's stream block with the default policy:
+// failed and deleted processing elements are launched again, and failed
+// allocations do not stay in sight.
 func defaultStreamGroup() berth.StreamGroup {
 	return berth.StreamGroup{Policy: berth.PEPolicy{RestartFailed: true, RestartDeleted: true, DeleteFailed: true}}
 }
 
+// orDefault sets an empty string to def.
 func orDefault(s *string, def string) {
 	if *s == "" {
 		*s = def

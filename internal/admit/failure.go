@@ -6,6 +6,8 @@ import (
 	"berth"
 )
 
+// restart checks a restart policy. Attempts that the delay alone spreads over
+// more than the interval could never be used up.
 func (c *checker) restart(at string, p *berth.RestartPolicy) {
 	c.oneOf(at+".mode", p.Mode, berth.RestartDelay, berth.RestartFail)
 	c.unsupported(p.RenderTemplates, at+".render_templates", "")
@@ -17,6 +19,8 @@ func (c *checker) restart(at string, p *berth.RestartPolicy) {
 	}
 }
 
+// reschedule checks a reschedule policy. Of one that is off only the fields
+// that contradict this are checked.
 func (c *checker) reschedule(at string, p *berth.ReschedulePolicy) {
 	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
 	c.duration(at+".interval", p.Interval, 0)

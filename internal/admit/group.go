@@ -8,6 +8,9 @@ import (
 	"berth/internal/decode"
 )
 
+// group decodes a group over its defaults, which depend on the job's type and
+// policies. A count that is left out is the scaling block's minimum, else 1.
+// The job's own fields must be complete.
 func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGroup {
 	restart := defaultRestart(j.Type)
 	g := &berth.TaskGroup{

@@ -15,10 +15,14 @@ import (
 // decoder decodes a job, group by group and task by task.
 type decoder struct{ decode.Decoder }
 
+// newDecoder returns a decoder. Job files in HCL are read loosely: a number may
+// be a string.
 func newDecoder(from Source) *decoder {
 	return &decoder{decode.Decoder{Loose: from == FromHCL, Defaults: blockDefaults, Ignored: obsolete}}
 }
 
+// job decodes a job over its defaults. Problems are in d; the job is complete
+// even then, but must not be used.
 func (d *decoder) job(tree decode.Tree) *berth.Job {
 	j := &berth.Job{
 		Region:      berth.DefaultRegion,
@@ -66,6 +70,8 @@ func completeJob(j *berth.Job) {
 	}
 }
 
+// job checks a whole job. It stops before the groups if there are too many, so
+// that the list of problems stays short.
 func (c *checker) job(j *berth.Job) {
 	const at = "job"
 	c.jobID(at+".id", string(j.ID))
@@ -110,6 +116,7 @@ func (c *checker) job(j *berth.Job) {
 	c.stream(at, j)
 }
 
+// jobID checks a job's ID, which appears in paths, file names and logs.
 func (c *checker) jobID(at, id string) {
 	switch {
 	case id == "":
@@ -155,6 +162,8 @@ func (c *checker) perNode(at string, j *berth.Job) {
 	}
 }
 
+// perNodeUpdate checks the update policy of a system or sysbatch job:
+// max_parallel nodes at a time, with a pause of stagger; 0 is all at once.
 func (c *checker) perNodeUpdate(at string, j *berth.Job, u *berth.UpdateStrategy) {
 	switch {
 	case u == nil:

@@ -27,6 +27,8 @@ func sortPorts(n *berth.NetworkResource) {
 
 var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
+// networks checks a group's network: its mode and its ports. Two static ports
+// may be equal only on different host networks.
 func (c *checker) networks(at string, networks []berth.NetworkResource) {
 	if len(networks) > 1 {
 		c.addf(at+".network", "at most one network block is allowed, got %d", len(networks))

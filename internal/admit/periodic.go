@@ -23,6 +23,8 @@ func (c *checker) launchers(at string, j *berth.Job) {
 	}
 }
 
+// periodic checks a periodic block: cron or crons, and the time zone. A
+// disabled one may have no expression.
 func (c *checker) periodic(at string, j *berth.Job) {
 	p := j.Periodic
 	c.finite(at, j)
@@ -56,6 +58,8 @@ func (c *checker) finite(at string, j *berth.Job) {
 	}
 }
 
+// parameterized checks a parameterized block. No key may be both required and
+// optional.
 func (c *checker) parameterized(at string, j *berth.Job) {
 	p := j.ParameterizedJob
 	c.finite(at, j)

@@ -8,6 +8,8 @@ import (
 	"berth"
 )
 
+// resources checks what a task asks for: cpu in MHz or cores, not both, and
+// memory in MiB.
 func (c *checker) resources(at string, r *berth.Resources) {
 	switch {
 	case r.Cores == 0:

@@ -93,6 +93,8 @@ func (c *checker) groupServices(at string, g *berth.TaskGroup) {
 	c.atMost(at+".service", MaxServices, n, "services")
 }
 
+// service checks a service of a group, or of task t if it is not nil. seen
+// holds the services of the group so far.
 func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth.Service, seen map[string]bool) {
 	at = fmt.Sprintf("%s.service[%s]", at, berth.Clip(s.Name, 64))
 	if !strings.Contains(s.Name, "${") && !berth.ServiceName(s.Name) {
@@ -184,6 +186,7 @@ func (c *checker) port(at string, g *berth.TaskGroup, label string) {
 	}
 }
 
+// hasPort reports whether the group has a port of that label.
 func hasPort(g *berth.TaskGroup, label string) bool {
 	is := func(p berth.Port) bool { return p.Label == label }
 	return slices.ContainsFunc(g.Networks, func(n berth.NetworkResource) bool {

@@ -7,6 +7,8 @@ import (
 	"berth"
 )
 
+// check checks one check of a service. Its fields are already complete: what it
+// takes over from its service is filled in.
 func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.ServiceCheck) {
 	switch k.Type {
 	case berth.CheckHTTP:
@@ -53,6 +55,8 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 	}
 }
 
+// httpCheck checks the request of an HTTP check. Line breaks in headers would
+// let a job write further headers.
 func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
 	c.oneOf(at+".protocol", k.Protocol, "http", "https")
 	if !strings.HasPrefix(k.Path, "/") || strings.ContainsFunc(k.Path, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
@@ -76,6 +80,8 @@ func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
 	}
 }
 
+// checkRestart checks when a failing check restarts its task. In a group with
+// several tasks it must be clear which.
 func (c *checker) checkRestart(at string, g *berth.TaskGroup, t *berth.Task, task string, r *berth.CheckRestart) {
 	c.between(at+".limit", int64(r.Limit), 0, maxThreshold)
 	c.duration(at+".grace", r.Grace, 0)

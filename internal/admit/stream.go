@@ -117,6 +117,7 @@ func (c *checker) notStream(at string, j *berth.Job) {
 	}
 }
 
+// unplaced reports whether the placement leaves the node open.
 func unplaced(p *berth.PEPlacement) bool {
 	return p.Pool == "" && p.PoolHost == nil && p.Host == "" && len(p.Colocate) == 0 && len(p.Exlocate) == 0 && !p.Isolated
 }
@@ -163,6 +164,8 @@ func (c *checker) noRestart(at string, p *berth.RestartPolicy) {
 	}
 }
 
+// submission checks how long the submission of a stream job may take and what
+// follows when it takes longer.
 func (c *checker) submission(at string, p *berth.SubmissionPolicy) {
 	c.duration(at+".timeout", p.Timeout, time.Millisecond)
 	c.oneOf(at+".on_timeout", p.OnTimeout, berth.OnTimeoutRecover, berth.OnTimeoutFail)
@@ -199,6 +202,8 @@ func (c *checker) tokens(at string, list []string, most int) {
 	}
 }
 
+// hostPool checks a host pool, which is selected by tags or by the names of its
+// hosts, not by both. Size 0 is no fixed size.
 func (c *checker) hostPool(at string, p *berth.HostPoolSpec) {
 	c.tokens(at+".tags", p.Tags, maxTokens)
 	c.tokens(at+".hosts", p.Hosts, maxTokens)
@@ -251,6 +256,7 @@ func (c *checker) regions(at string, j *berth.Job) map[string]int {
 	return widths
 }
 
+// noGroup notes a reference to a group that the job does not have.
 func (c *checker) noGroup(at string, j *berth.Job, name string) {
 	var names []string
 	for _, g := range j.TaskGroups {

@@ -76,6 +76,7 @@ func (c *checker) inputs(at string, g *berth.TaskGroup) {
 	}
 }
 
+// connectivity checks what a task does when its connections change.
 func (c *checker) connectivity(at string, t *berth.TaskConnectivity) {
 	c.oneOf(at+".change_mode", t.ChangeMode, berth.ConnectivityNoop, berth.ConnectivitySignal, berth.ConnectivityRestart)
 	switch {

@@ -121,6 +121,8 @@ func (c *checker) crossings(at string, j *berth.Job, widths map[string]int) {
 	}
 }
 
+// imported checks an import: it selects exports by stream_id, by a
+// subscription, or by both, and can filter what arrives.
 func (c *checker) imported(at string, j *berth.Job, m *berth.ImportSpec) {
 	c.streamPort(at+".into", j, m.Into, false)
 	c.line(at+".application", m.Application, berth.MaxJobIDLen)

@@ -11,6 +11,8 @@ import (
 	"berth/internal/decode"
 )
 
+// task decodes a task over its defaults. It shares the group's restart policy
+// unless it has its own.
 func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.Task {
 	t := &berth.Task{
 		KillTimeout:   5 * time.Second,
@@ -35,6 +37,8 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 	return t
 }
 
+// task checks one task of group g. A restart policy that is the group's was
+// checked there.
 func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.name(at+".name", t.Name)
 	c.driver(at, t)

@@ -77,6 +77,7 @@ func Unsupported() []string {
 	return append(out, keysOf("task", unsupportedInTask)...)
 }
 
+// keysOf returns the names of the unsupported fields, with their block.
 func keysOf[T any](block string, table []unsupported[T]) (out []string) {
 	for _, k := range table {
 		out = append(out, block+"."+k.key)
@@ -106,10 +107,13 @@ func (c *checker) unsupported(present bool, at, instead string) {
 	}
 }
 
+// unsupportedJob refuses the job's own fields that Berth does not support.
 func (c *checker) unsupportedJob(at string, j *berth.Job) {
 	refuseUnsupported(c, at, unsupportedInJob, j)
 }
 
+// unsupportedGroup refuses unsupported fields of the group, its volumes and its
+// networks.
 func (c *checker) unsupportedGroup(at string, g *berth.TaskGroup) {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
 		v := g.Volumes[name]
@@ -121,6 +125,7 @@ func (c *checker) unsupportedGroup(at string, g *berth.TaskGroup) {
 	}
 }
 
+// unsupportedTask refuses unsupported fields of a task.
 func (c *checker) unsupportedTask(at string, t *berth.Task) {
 	refuseUnsupported(c, at, unsupportedInTask, t)
 }

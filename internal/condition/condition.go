@@ -48,6 +48,8 @@ func Meets(operand, left string, hasLeft bool, right string, hasRight bool) bool
 	return false
 }
 
+// ordered reports whether the result c of a comparison meets the operand, which
+// is <, <=, > or >=.
 func ordered(operand string, c int) bool {
 	switch operand {
 	case berth.OpLess:
@@ -76,6 +78,7 @@ func compare(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// sign returns -1, 0 or 1.
 func sign(less, greater bool) int {
 	switch {
 	case less:
@@ -86,6 +89,8 @@ func sign(less, greater bool) int {
 	return 0
 }
 
+// containsSet reports whether the list left has all elements of the list right,
+// or at least one of them.
 func containsSet(left, right string, all bool) bool {
 	have := splitSet(left)
 	for _, want := range splitSet(right) {
@@ -96,6 +101,7 @@ func containsSet(left, right string, all bool) bool {
 	return all
 }
 
+// splitSet splits a comma-separated list and trims the elements.
 func splitSet(s string) []string {
 	out := strings.Split(s, ",")
 	for i := range out {

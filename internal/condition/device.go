@@ -146,6 +146,8 @@ func attributeOf(v any) (attribute, bool) {
 	return attribute{}, false
 }
 
+// plainAttribute returns a value without a unit as an attribute. ok is false
+// for types that attributes do not have.
 func plainAttribute(v any) (attribute, bool) {
 	switch v := v.(type) {
 	case string:
@@ -221,6 +223,8 @@ type unit struct {
 // unit is one, too.
 var units = makeUnits()
 
+// makeUnits returns the units of device attributes. Each has a base, such as
+// bytes, and a factor to it; only units of one base can be compared.
 func makeUnits() map[string]unit {
 	m := map[string]unit{"": {"", big.NewRat(1, 1)}}
 	power := func(base int64, n int) *big.Rat {

@@ -45,6 +45,8 @@ var (
 	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 )
 
+// names checks the agent's name, region and datacenter. The name defaults to
+// the host name.
 func (d *decoder) names() {
 	c := d.to
 	if c.Name == "" {
@@ -60,6 +62,8 @@ func (d *decoder) names() {
 	d.name("datacenter", c.Datacenter)
 }
 
+// name notes a problem if s cannot name an agent, a region, a volume or the
+// like: names appear in paths and DNS.
 func (d *decoder) name(path, s string) {
 	if !nameForm.MatchString(s) {
 		d.fail(path, "%.140q is not a valid name: want up to 128 letters, digits, dots, dashes and underscores, with a letter or digit at both ends", s)
@@ -115,10 +119,14 @@ func (d *decoder) otherKind() {
 	}
 }
 
+// overlap reports whether two listeners on the same port would collide: the
+// addresses are equal, or one is for all interfaces.
 func overlap(a, b string) bool {
 	return a == b || net.ParseIP(a).IsUnspecified() || net.ParseIP(b).IsUnspecified()
 }
 
+// ip puts an address into its usual form. An empty one, or one that is a
+// problem, becomes otherwise, so that later checks have a valid address.
 func (d *decoder) ip(path string, addr *string, otherwise string) {
 	switch {
 	case *addr == "":
@@ -150,12 +158,14 @@ func bare(s string) string {
 // port accepts 0, which is any free port.
 func (d *decoder) port(path string, n int) { d.between(path, n, 0, 65535) }
 
+// between notes a problem if n is not in low to high, both included.
 func (d *decoder) between(path string, n, low, high int) {
 	if n < low || n > high {
 		d.fail(path, "must be between %[2]d and %[3]d, got %[1]d", n, low, high)
 	}
 }
 
+// period notes a problem if v is not in low to high, both included.
 func (d *decoder) period(path string, v, low, high time.Duration) {
 	if v < low || v > high {
 		d.fail(path, "must be between %[2]v and %[3]v, got %[1]v", v, low, high)
@@ -225,6 +235,8 @@ func privateIP(addrs []net.Addr, both bool) (found string) {
 	return found
 }
 
+// limits checks the connection limits and timeouts. A limit of 0 is how the
+// file writes "no limit"; it becomes NoLimit and a warning.
 func (d *decoder) limits() {
 	l := &d.to.Limits
 	for _, x := range []struct {
@@ -246,6 +258,8 @@ func (d *decoder) limits() {
 // longestAge is the longest time for which ended objects can be kept.
 const longestAge = 10 * 365 * 24 * time.Hour
 
+// server checks the server block. Only a num_schedulers that the file sets can
+// be 0, which becomes NoSchedulers; otherwise 0 is the default.
 func (d *decoder) server() {
 	s := &d.to.Server
 	if d.setAt["server.num_schedulers"] != "" {
@@ -278,6 +292,7 @@ func (d *decoder) server() {
 	}
 }
 
+// client checks the client block and fills in the node pool.
 func (d *decoder) client() {
 	c := &d.to.Client
 	d.servers()
@@ -384,6 +399,9 @@ func badPorts(list string) string {
 	return ""
 }
 
+// dataDirs requires absolute directories and derives those that are not set
+// from data_dir. Without data_dir an agent with -dev uses a temporary
+// directory; for others it is a problem.
 func (d *decoder) dataDirs(dev bool) {
 	c := d.to
 	for path, dir := range map[string]string{

@@ -312,6 +312,8 @@ func (c *Config) Public() map[string]any {
 	}
 }
 
+// levelName returns the log level as the API shows it. slog has no trace level,
+// so LogTrace marks it.
 func (c *Config) levelName() string {
 	if c.LogTrace {
 		return "TRACE"

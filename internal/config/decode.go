@@ -29,6 +29,7 @@ type decoder struct {
 	setAt    map[string]string // position of each key that is set, by path
 }
 
+// addf notes a problem at a position, such as "agent.hcl:12" or "-bind".
 func (d *decoder) addf(pos, path, format string, args ...any) {
 	*d.problems = append(*d.problems, berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)})
 }
@@ -38,6 +39,7 @@ func (d *decoder) fail(path, format string, args ...any) {
 	d.addf(d.setAt[path], path, format, args...)
 }
 
+// warnf adds a warning, which the agent logs when it starts.
 func (d *decoder) warnf(format string, args ...any) {
 	d.to.Warnings = append(d.to.Warnings, fmt.Sprintf(format, args...))
 }
@@ -77,6 +79,7 @@ func (d *decoder) unknown(pos, path string, known []string) {
 	d.addf(pos, berth.Clip(path, 100), "unknown key; did you mean %s?", best)
 }
 
+// kind returns what a value is, with its article, for problems.
 func kind(v any) string {
 	switch v.(type) {
 	case string:
@@ -94,6 +97,7 @@ func kind(v any) string {
 // The readers of values. Strings convert to numbers and bools and back, as with
 // Nomad.
 
+// text reads a string. Booleans and numbers count as their text.
 func (d *decoder) text(path string, n *node) (string, bool) {
 	switch v := n.value.(type) {
 	case string:
@@ -115,6 +119,7 @@ func (d *decoder) line(path string, n *node) (string, bool) {
 	return s, ok
 }
 
+// flag reads true or false, also in quotes.
 func (d *decoder) flag(path string, n *node) (bool, bool) {
 	switch v := n.value.(type) {
 	case bool:
@@ -128,6 +133,7 @@ func (d *decoder) flag(path string, n *node) (bool, bool) {
 	return false, false
 }
 
+// whole reads an integer, also in quotes. A fraction is a problem, not rounded.
 func (d *decoder) whole(path string, n *node) (int, bool) {
 	switch v := n.value.(type) {
 	case int64:
@@ -145,6 +151,7 @@ func (d *decoder) whole(path string, n *node) (int, bool) {
 	return 0, false
 }
 
+// number reads an integer or a fraction, also in quotes.
 func (d *decoder) number(path string, n *node) (float64, bool) {
 	switch v := n.value.(type) {
 	case int64:
@@ -163,6 +170,8 @@ func (d *decoder) number(path string, n *node) (float64, bool) {
 	return 0, false
 }
 
+// span reads a duration such as "30s". A number without a unit is a problem, as
+// files disagree on the unit.
 func (d *decoder) span(path string, n *node) (time.Duration, bool) {
 	s, ok := n.value.(string)
 	if !ok {
@@ -177,6 +186,7 @@ func (d *decoder) span(path string, n *node) (time.Duration, bool) {
 	return v, true
 }
 
+// texts reads a list of strings.
 func (d *decoder) texts(path string, n *node) (out []string, ok bool) {
 	list, ok := n.value.([]*node)
 	if !ok {
@@ -196,6 +206,8 @@ func (d *decoder) texts(path string, n *node) (out []string, ok bool) {
 	return out, true
 }
 
+// dict reads a block of strings. It records where each key was set, for later
+// problems.
 func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
 	o, ok := n.value.(object)
 	if !ok {
@@ -216,6 +228,8 @@ func (d *decoder) dict(path string, n *node) (map[string]string, bool) {
 
 // The settings of supported keys, by the type of their field.
 
+// into returns the setting that reads a value and stores it in a field. Nothing
+// is stored if the value is a problem.
 func into[T any](read func(*decoder, string, *node) (T, bool), field func(*Config) *T) setting {
 	return func(d *decoder, path string, n *node) {
 		if v, ok := read(d, path, n); ok {
@@ -224,6 +238,8 @@ func into[T any](read func(*decoder, string, *node) (T, bool), field func(*Confi
 	}
 }
 
+// The settings of simple types. Each stores its value in the field that the
+// function returns.
 func text(field func(*Config) *string) setting        { return into((*decoder).line, field) }
 func flag(field func(*Config) *bool) setting          { return into((*decoder).flag, field) }
 func whole(field func(*Config) *int) setting          { return into((*decoder).whole, field) }
@@ -234,6 +250,7 @@ func dict(field func(*Config) *map[string]string) setting {
 	return into((*decoder).dict, field)
 }
 
+// block returns the setting that reads a block by its own table.
 func block(t table) setting {
 	return func(d *decoder, path string, n *node) { d.block(path, n, t) }
 }

@@ -33,6 +33,7 @@ func cores(field func(*Config) *[]uint16) setting {
 	}
 }
 
+// hostVolumes reads the host_volume blocks, each with its name as label.
 func hostVolumes(d *decoder, path string, n *node) {
 	d.to.Client.HostVolumes = named[HostVolume](d, path, n, func(v *HostVolume) table {
 		return table{
@@ -42,6 +43,7 @@ func hostVolumes(d *decoder, path string, n *node) {
 	})
 }
 
+// hostNetworks reads the host_network blocks, each with its name as label.
 func hostNetworks(d *decoder, path string, n *node) {
 	d.to.Client.HostNetworks = named[HostNetwork](d, path, n, func(v *HostNetwork) table {
 		return table{
@@ -77,9 +79,13 @@ func named[T any](d *decoder, path string, n *node, keys func(v *T) table) map[s
 	return out
 }
 
+// textInto and flagInto return settings for a field outside Config, such as
+// that of a named block.
 func textInto(to *string) setting { return text(func(*Config) *string { return to }) }
 func flagInto(to *bool) setting   { return flag(func(*Config) *bool { return to }) }
 
+// cores drops reservable_cores if the file does not set it, and refuses a
+// configuration that reserves all of them for the system.
 func (d *decoder) cores() {
 	c := &d.to.Client
 	if d.setAt["client.reservable_cores"] == "" || len(c.ReservableCores) == 0 {
@@ -91,6 +97,8 @@ func (d *decoder) cores() {
 	}
 }
 
+// hostVolumes checks that the directory of each volume exists now; a missing
+// one would only show when a task fails.
 func (d *decoder) hostVolumes() {
 	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostVolumes)) {
 		v, path := d.to.Client.HostVolumes[name], "client.host_volume."+berth.Clip(name, 100)
@@ -108,6 +116,8 @@ func (d *decoder) hostVolumes() {
 	}
 }
 
+// hostNetworks checks each host network: it needs a network, an interface, or
+// both.
 func (d *decoder) hostNetworks() {
 	for _, name := range slices.Sorted(maps.Keys(d.to.Client.HostNetworks)) {
 		v, path := d.to.Client.HostNetworks[name], "client.host_network."+berth.Clip(name, 100)

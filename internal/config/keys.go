@@ -188,6 +188,8 @@ func plugins(d *decoder, path string, n *node) {
 	})
 }
 
+// unsupportedDriver notes a problem for the configuration of a driver that
+// Berth does not have, unless all of it is empty.
 func unsupportedDriver(d *decoder, path string, n *node) {
 	if !isSet(n) {
 		return
@@ -216,6 +218,7 @@ func options(d *decoder, path string, n *node) {
 	}
 }
 
+// logLevel reads log_level, in any case. trace is debug with LogTrace set.
 func logLevel(d *decoder, path string, n *node) {
 	s, ok := d.text(path, n)
 	if !ok {

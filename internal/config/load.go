@@ -93,6 +93,8 @@ func (c *Config) dirs() {
 	}
 }
 
+// object returns the flag as a file with that one key would read, so that it
+// merges like a file.
 func (f Flag) object() object {
 	n := f.node(f.Value)
 	keys := strings.Split(f.Key, ".")
@@ -102,6 +104,7 @@ func (f Flag) object() object {
 	return object{keys[0]: n}
 }
 
+// node returns a flag's value with the flag as its position.
 func (f Flag) node(v any) *node {
 	switch v := v.(type) {
 	case int:
@@ -152,6 +155,8 @@ func filesOf(path string, ps *berth.Problems) []string {
 	return out
 }
 
+// readFile returns a file up to one byte over maxFile, by which the caller
+// notices that it is too large. ok is false after a problem.
 func readFile(path string, ps *berth.Problems) (text []byte, ok bool) {
 	f, err := os.Open(path)
 	if err == nil {

@@ -43,10 +43,12 @@ type reader struct {
 	problems *berth.Problems
 }
 
+// addf notes a problem at a position of the file.
 func (r *reader) addf(pos, path, format string, args ...any) {
 	*r.problems = append(*r.problems, berth.Problem{Pos: pos, Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
+// at returns a line as a position. The first line is 1.
 func (r *reader) at(line int) string { return r.file + ":" + strconv.Itoa(max(1, line)) }
 
 // parse reads a file. The format is recognized by content: JSON begins with a
@@ -69,6 +71,8 @@ func parse(file string, text []byte, problems *berth.Problems) object {
 	return object{}
 }
 
+// badUTF8 returns where the first byte is that is not UTF-8; ok means there is
+// none.
 func badUTF8(text []byte) (at int, ok bool) {
 	for i := 0; i < len(text); {
 		c, n := utf8.DecodeRune(text[i:])
@@ -80,6 +84,7 @@ func badUTF8(text []byte) (at int, ok bool) {
 	return 0, true
 }
 
+// lineOf returns the line of a byte offset, counted from 1.
 func lineOf(text []byte, at int) int {
 	return bytes.Count(text[:min(at, len(text))], []byte{'\n'}) + 1
 }
@@ -102,6 +107,8 @@ func deep(text []byte) bool {
 	return false
 }
 
+// hcl reads a file in HCL. What it could read before a syntax error is
+// returned.
 func (r *reader) hcl(text []byte) (out object) {
 	out = object{}
 	defer func() { // the library panics on some texts that are not HCL
@@ -124,6 +131,8 @@ func (r *reader) hcl(text []byte) (out object) {
 	return out
 }
 
+// items puts the keys and blocks of a list into out. A label is one more level:
+// host_volume "a" is the key a in host_volume.
 func (r *reader) items(out object, path string, list *ast.ObjectList) {
 	for _, item := range list.Items {
 		to, at := out, path
@@ -190,6 +199,7 @@ func (r *reader) fold(path string, n *node) *node {
 	return &node{n.pos, out}
 }
 
+// value returns a value with its position, nil after a problem.
 func (r *reader) value(path, pos string, v ast.Node) *node {
 	switch v := v.(type) {
 	case *ast.LiteralType:
@@ -211,6 +221,7 @@ func (r *reader) value(path, pos string, v ast.Node) *node {
 	return nil
 }
 
+// literal returns a number, boolean or string, nil after a problem.
 func (r *reader) literal(path string, t token.Token) *node {
 	pos := r.at(t.Pos.Line)
 	var v any
@@ -242,6 +253,7 @@ func number(s string) any {
 	return f
 }
 
+// json reads a file in JSON. A text that is not an object gives none.
 func (r *reader) json(text []byte) object {
 	n, fault := strictjson.ReadOne(text, func(d *strictjson.Decoder) (*node, error) { return r.jsonValue(d, text, "") })
 	if fault != nil {
@@ -252,6 +264,8 @@ func (r *reader) json(text []byte) object {
 	return out
 }
 
+// jsonValue reads the next value. It returns nil for null, which is the same as
+// an absent key. An error ends the file.
 func (r *reader) jsonValue(d *strictjson.Decoder, text []byte, path string) (*node, error) {
 	t, err := d.ReadToken()
 	if err != nil {
@@ -323,6 +337,7 @@ func merge(a, b object, path string) {
 	}
 }
 
+// keys returns the keys in order, so that problems come in a fixed order.
 func (o object) keys() []string {
 	out := make([]string, 0, len(o))
 	for k := range o {

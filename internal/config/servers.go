@@ -167,6 +167,8 @@ func (d *decoder) joinAddrs(path string, addrs []string) {
 	}
 }
 
+// byProvider reports whether the address is a cloud provider's query, such as
+// "provider=aws tag_key=…", which is not supported.
 func byProvider(addr string) bool { return strings.Contains(addr, "=") }
 
 // defaultAutopilot and defaultJoin are the defaults.

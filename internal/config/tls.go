@@ -27,6 +27,7 @@ var tlsKeys = table{
 
 var tlsVersions = map[string]uint16{"tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
 
+// tlsVersion returns the name of a TLS version in the file, "" if it has none.
 func tlsVersion(v uint16) string {
 	for name, n := range tlsVersions {
 		if n == v {
@@ -52,6 +53,8 @@ func tlsMinVersion(d *decoder, path string, n *node) {
 	d.to.TLS.MinHTTPS = v
 }
 
+// tls checks that the files TLS needs are named, and warns of settings that
+// make it weaker. The files are read when the agent starts.
 func (d *decoder) tls() {
 	t := &d.to.TLS
 	if !t.Enabled() {

@@ -24,6 +24,8 @@ import (
 //   - empty: a block that takes effect by its contents. It may be empty or
 //     contain only false.
 
+// init adds the keys of Nomad that Berth does not support to the tables, so
+// that a file gets a problem that says so and not "unknown key".
 func init() {
 	maps.Copy(supported, unsupported)
 	maps.Copy(telemetryKeys, unsupportedTelemetry)
@@ -194,6 +196,7 @@ func same(given, v any) bool {
 	return fmt.Sprint(given) == fmt.Sprint(v)
 }
 
+// list returns values as an alternative: "a" or "b".
 func list(values []any) string {
 	var out []string
 	for _, v := range values {

@@ -33,6 +33,8 @@ func (d *Decoder) pointer(dst reflect.Value, src any, path string) {
 	dst.Set(fresh)
 }
 
+// setDefaults sets v to the default of its type, if there is one, before a
+// file's fields are read over it.
 func (d *Decoder) setDefaults(v reflect.Value) {
 	if def, ok := d.Defaults[v.Type()]; ok {
 		v.Set(reflect.ValueOf(def))

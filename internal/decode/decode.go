@@ -50,6 +50,9 @@ func (d *Decoder) Fill(dst any, src Tree, path string, skip ...string) {
 	d.object(reflect.ValueOf(dst).Elem(), src, path, skip...)
 }
 
+// object reads the fields of src into the struct dst. Names match in any case.
+// skip names fields that the caller reads itself. An unknown field with a value
+// is a problem; null and empty ones are ignored.
 func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...string) {
 	known := fields(dst.Type())
 	spelt := map[string]string{}
@@ -101,6 +104,8 @@ func isEmpty(v any) bool {
 	return false
 }
 
+// value reads src into dst as the type of dst demands. null leaves dst as it
+// is. After a problem dst may be partly set.
 func (d *Decoder) value(dst reflect.Value, src any, path string) {
 	if src == nil {
 		return

@@ -64,6 +64,8 @@ func ParseJSON(data []byte) (Tree, error) {
 	return v.(Tree), nil
 }
 
+// parseValue reads the next value as a tree. Numbers keep their digits, and one
+// that no float64 can hold is an error, as is nesting below berth.MaxNesting.
 func parseValue(d *strictjson.Decoder) (any, error) {
 	t, err := d.ReadToken()
 	if err != nil {
@@ -126,6 +128,7 @@ func jsonError(f *strictjson.Fault) error {
 	return berth.Errorf(berth.Invalid, "JSON: line %d, column %d%s: %w", f.Line, f.Column, place, f.Err)
 }
 
+// kindName returns what a token begins, with its article, for problems.
 func kindName(k strictjson.Kind) string {
 	switch k {
 	case '[':

@@ -35,6 +35,8 @@ func Describe(src any) string {
 	return fmt.Sprintf("%T", src)
 }
 
+// text returns src as a string; ok is false after a problem. A loose decoder
+// takes numbers and booleans too.
 func (d *Decoder) text(src any, path string) (string, bool) {
 	switch v := src.(type) {
 	case string:
@@ -52,6 +54,7 @@ func (d *Decoder) text(src any, path string) (string, bool) {
 	return "", false
 }
 
+// boolean sets dst. A loose decoder takes "true" and "false" in quotes.
 func (d *Decoder) boolean(dst reflect.Value, src any, path string) {
 	switch v := src.(type) {
 	case bool:
@@ -108,6 +111,8 @@ func (d *Decoder) integer(src any, path string) (int64, bool) {
 	return r.Num().Int64(), true
 }
 
+// unsigned sets dst. It tries the full range of uint64 first, which integer
+// does not have.
 func (d *Decoder) unsigned(dst reflect.Value, src any, path string) {
 	if s, ok := src.(Number); ok {
 		if n, err := strconv.ParseUint(string(s), 10, 64); err == nil && !dst.OverflowUint(n) {

@@ -58,8 +58,12 @@ type walker struct {
 	first   bool // one change is enough
 }
 
+// done reports whether the walk can stop: the caller asks only for the first
+// change.
 func (w *walker) done() bool { return w.first && len(w.changes) > 0 }
 
+// note records a change. The path is copied, as the walker reuses it. An
+// invalid value means there is none on that side.
 func (w *walker) note(p Path, old, new reflect.Value) {
 	c := Change{Path: slices.Clone(p)}
 	if old.IsValid() {
@@ -194,6 +198,7 @@ func (w *walker) one(p Path, old, new reflect.Value) {
 	}
 }
 
+// elem returns what v points to; the zero Value if v is nil.
 func elem(v reflect.Value) reflect.Value {
 	if v.IsNil() {
 		return reflect.Value{}
@@ -201,6 +206,7 @@ func elem(v reflect.Value) reflect.Value {
 	return v.Elem()
 }
 
+// mapping compares two maps key by key, in the order of the keys as text.
 func (w *walker) mapping(p Path, old, new reflect.Value) {
 	keys := map[string]reflect.Value{}
 	for _, m := range []reflect.Value{old, new} {
@@ -213,6 +219,8 @@ func (w *walker) mapping(p Path, old, new reflect.Value) {
 	}
 }
 
+// list compares two lists: by name if the elements have unique names, so that a
+// move is no change, else by position.
 func (w *walker) list(p Path, old, new reflect.Value) {
 	if before, ok := named(old); ok {
 		if after, ok := named(new); ok {
@@ -229,6 +237,7 @@ func (w *walker) list(p Path, old, new reflect.Value) {
 	}
 }
 
+// at returns element i; the zero Value beyond the end.
 func at(v reflect.Value, i int) reflect.Value {
 	if i < v.Len() {
 		return v.Index(i)

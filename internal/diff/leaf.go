@@ -53,10 +53,13 @@ func flatten(out map[string]reflect.Value, path string, v reflect.Value) {
 	}
 }
 
+// sameLeaf reports whether two leaves are equal. Numbers of different types
+// compare by value.
 func sameLeaf(a, b reflect.Value) bool {
 	return a.Type() == b.Type() && a.Equal(b) || a.Type() != b.Type() && sameNumber(a, b)
 }
 
+// typed returns a leaf as text, with strings in quotes.
 func typed(v reflect.Value) string {
 	if v.Kind() == reflect.String {
 		return strconv.Quote(v.String())

@@ -98,9 +98,13 @@ func Jobs(old, new *berth.Job) *JobDiff {
 // pairs are groups or tasks by name, old and new.
 type pairs struct{ by map[string][2]reflect.Value }
 
+// add puts in the old items, addNew the new ones: slices of pointers to structs
+// with a field Name.
 func (p *pairs) add(list any)    { p.put(0, reflect.ValueOf(list)) }
 func (p *pairs) addNew(list any) { p.put(1, reflect.ValueOf(list)) }
 
+// put adds a list to one side: 0 is old, 1 is new. Of two items with one name
+// the last counts.
 func (p *pairs) put(side int, list reflect.Value) {
 	if p.by == nil {
 		p.by = map[string][2]reflect.Value{}
@@ -114,8 +118,11 @@ func (p *pairs) put(side int, list reflect.Value) {
 	}
 }
 
+// names returns the names of both sides in order.
 func (p *pairs) names() []string { return slices.Sorted(maps.Keys(p.by)) }
 
+// group compares two versions of a group. An invalid value is a group that is
+// absent. A change in a task makes its group edited.
 func group(name string, old, new reflect.Value) *GroupDiff {
 	d := &GroupDiff{Name: name}
 	d.Type, d.Fields, d.Objects = top(old, new)
@@ -154,6 +161,8 @@ type block struct {
 	objects  []*ObjectDiff
 }
 
+// compare compares two structs, or pointers to structs, field by field. An
+// invalid or nil side is an absent block.
 func compare(old, new reflect.Value) *block {
 	old, new = there(old), there(new)
 	b := &block{old: old.IsValid(), new: new.IsValid()}
@@ -176,6 +185,7 @@ func there(v reflect.Value) reflect.Value {
 	return v
 }
 
+// kind returns whether the block was added, deleted, edited or none of these.
 func (b *block) kind() string {
 	switch {
 	case b.old && !b.new:
@@ -188,6 +198,8 @@ func (b *block) kind() string {
 	return None
 }
 
+// structure adds the fields of a struct of type t. Inline structs count as part
+// of the outer one; fields that the API does not show are skipped.
 func (b *block) structure(t reflect.Type, old, new reflect.Value) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -209,6 +221,7 @@ func (b *block) structure(t reflect.Type, old, new reflect.Value) {
 	}
 }
 
+// at2 returns field i; the zero Value of an absent struct.
 func at2(v reflect.Value, i int) reflect.Value {
 	if !v.IsValid() {
 		return v
@@ -251,6 +264,7 @@ func (b *block) value(f reflect.StructField, old, new reflect.Value, zeroIsNone 
 	}
 }
 
+// unlessZero returns v, or the zero Value if v is its type's zero.
 func unlessZero(v reflect.Value) reflect.Value {
 	if v.IsValid() && v.IsZero() {
 		return reflect.Value{}
@@ -258,6 +272,7 @@ func unlessZero(v reflect.Value) reflect.Value {
 	return v
 }
 
+// size returns the length, 0 for an absent list.
 func size(v reflect.Value) int {
 	if !v.IsValid() {
 		return 0
@@ -292,6 +307,8 @@ func (b *block) field(name string, old, new *string, presence bool) {
 	b.fields = append(b.fields, f)
 }
 
+// full returns s, or nil if it points to an empty text: Nomad shows no such
+// field.
 func full(s *string) *string {
 	if s != nil && *s == "" {
 		return nil
@@ -302,6 +319,7 @@ func full(s *string) *string {
 // object adds a block, if it is another one.
 func (b *block) object(name string, old, new reflect.Value) { b.sub(name, compare(old, new)) }
 
+// sub adds an inner block if something in it changed.
 func (b *block) sub(name string, inner *block) {
 	slices.SortStableFunc(inner.fields, func(x, y *FieldDiff) int { return strings.Compare(x.Name, y.Name) })
 	if kind := inner.kind(); kind != None {
@@ -341,6 +359,7 @@ func (b *block) set(name string, old, new reflect.Value) {
 	b.sub(name, inner)
 }
 
+// texts returns the elements as text.
 func texts(v reflect.Value) (out []string) {
 	for i := range size(v) {
 		out = append(out, *leaf(v.Index(i)))
@@ -348,6 +367,7 @@ func texts(v reflect.Value) (out []string) {
 	return out
 }
 
+// counts returns how often each text is in the list.
 func counts(list []string) map[string]int {
 	m := map[string]int{}
 	for _, s := range list {
@@ -381,6 +401,7 @@ func (b *block) items(name string, old, new reflect.Value) {
 	}
 }
 
+// nth returns element i; the zero Value beyond the end or of an absent list.
 func nth(v reflect.Value, i int) reflect.Value {
 	if i < size(v) {
 		return v.Index(i)
@@ -388,6 +409,7 @@ func nth(v reflect.Value, i int) reflect.Value {
 	return reflect.Value{}
 }
 
+// itemType returns the struct type of a list's elements. One side must exist.
 func itemType(old, new reflect.Value) reflect.Type {
 	t := cmp.Or(typeOf(old), typeOf(new)).Elem()
 	if t.Kind() == reflect.Pointer {
@@ -396,6 +418,7 @@ func itemType(old, new reflect.Value) reflect.Type {
 	return t
 }
 
+// typeOf returns the type, nil for an absent value; v.Type would panic.
 func typeOf(v reflect.Value) reflect.Type {
 	if !v.IsValid() {
 		return nil
@@ -426,6 +449,7 @@ func byKey(t reflect.Type, list reflect.Value) map[string]reflect.Value {
 	return out
 }
 
+// mapItems returns the entries of a map with string keys.
 func mapItems(v reflect.Value) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	if v.IsValid() {
@@ -436,6 +460,7 @@ func mapItems(v reflect.Value) map[string]reflect.Value {
 	return out
 }
 
+// keyed compares blocks that have a key, each with that of the same key.
 func (b *block) keyed(name string, old, new map[string]reflect.Value) {
 	all := maps.Clone(old)
 	maps.Copy(all, new)
@@ -444,6 +469,8 @@ func (b *block) keyed(name string, old, new map[string]reflect.Value) {
 	}
 }
 
+// unkeyed compares lists of blocks without a key: equal ones cancel each other,
+// wherever they are; the others are deleted or added, never edited.
 func (b *block) unkeyed(name string, old, new reflect.Value) {
 	var gone []reflect.Value
 	left := map[int]bool{}

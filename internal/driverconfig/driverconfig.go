@@ -103,6 +103,9 @@ func (s *Schema) Read(config map[string]any) (Values, error) {
 	return v, problems.Err()
 }
 
+// values reads a task's config. Keys that the driver does not declare, and
+// required ones that are missing or empty, are problems. With raw, texts that
+// still contain ${…} are left out: their values are known only on the node.
 func (s *Schema) values(path string, config map[string]any, raw bool) (Values, berth.Problems) {
 	var problems berth.Problems
 	values := Values{s, map[string]any{}}

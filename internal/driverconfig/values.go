@@ -34,6 +34,9 @@ type Values struct {
 	by     map[string]any
 }
 
+// get returns a setting, or the zero value if the task does not set it. It
+// panics if the driver does not declare the key with that kind, which is a
+// mistake in the driver.
 func get[T any](v Values, key string, kind Kind) (value T) {
 	if set := v.schema.setting(key); set == nil || set.Kind != kind {
 		panic(fmt.Sprintf("driverconfig: %s declares no %s %q", v.schema.Driver, kind, key))
@@ -122,6 +125,8 @@ func text(v any) (string, bool) {
 	return "", false
 }
 
+// texts reads a list of strings and notes each element that is none as a
+// problem.
 func texts(problems *berth.Problems, at string, v any) (out []string) {
 	switch v := v.(type) {
 	case []string:
@@ -140,6 +145,8 @@ func texts(problems *berth.Problems, at string, v any) (out []string) {
 	return out
 }
 
+// duration reads a text such as "30s", or a number of nanoseconds. Negative
+// ones are refused.
 func duration(v any) (time.Duration, bool) {
 	if s, ok := text(v); ok {
 		d, err := time.ParseDuration(s)

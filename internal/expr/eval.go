@@ -34,8 +34,10 @@ type (
 	hash struct{ of node }
 )
 
+// eval returns the literal.
 func (n *constant) eval(Lookup) (any, error) { return n.value, nil }
 
+// eval returns the property's value, unknown if it is not set.
 func (n *property) eval(get Lookup) (any, error) {
 	if v, ok := get(n.name); ok {
 		return v, nil
@@ -43,6 +45,7 @@ func (n *property) eval(get Lookup) (any, error) {
 	return unknown{}, nil
 }
 
+// eval returns the list, unknown as a whole if one element is.
 func (n *list) eval(get Lookup) (any, error) {
 	out := make([]any, len(n.of))
 	for i, of := range n.of {
@@ -58,6 +61,8 @@ func (n *list) eval(get Lookup) (any, error) {
 	return out, nil
 }
 
+// eval returns the element; an index out of range is an error, as is anything
+// but a list.
 func (n *index) eval(get Lookup) (any, error) {
 	l, err := n.list.eval(get)
 	if err != nil {
@@ -85,6 +90,7 @@ func either(a, b any) bool {
 	return first || second
 }
 
+// eval negates a boolean or a number.
 func (n *unary) eval(get Lookup) (any, error) {
 	v, err := n.of.eval(get)
 	if _, ok := v.(unknown); ok || err != nil {
@@ -107,6 +113,8 @@ func (n *unary) eval(get Lookup) (any, error) {
 	return nil, fmt.Errorf("operator %s cannot be applied to %s", n.op, show(v))
 }
 
+// eval applies the operator. && and || need not evaluate the right side; all
+// others are unknown if one side is.
 func (n *binary) eval(get Lookup) (any, error) {
 	left, err := n.left.eval(get)
 	if err != nil {
@@ -155,6 +163,8 @@ func (n *binary) logic(left any, get Lookup) (any, error) {
 	return unknown{}, err
 }
 
+// contains reports whether a list has an element that equals v. Elements that
+// cannot be compared with v are an error.
 func contains(v, in any) (any, error) {
 	values, ok := in.([]any)
 	if !ok {
@@ -172,6 +182,8 @@ func contains(v, in any) (any, error) {
 	return false, nil
 }
 
+// equal reports whether two values are equal. Integers and floats compare as
+// numbers; any other two types are an error, not false.
 func equal(a, b any) (bool, error) {
 	switch x := a.(type) {
 	case bool:
@@ -220,6 +232,7 @@ func compare(a, b any) (order int, ok bool) {
 	return cmp.Compare(x, y), first && second
 }
 
+// order compares numbers with numbers and strings with strings.
 func (n *binary) order(left, right any) (any, error) {
 	c, ok := compare(left, right)
 	if !ok {
@@ -236,6 +249,8 @@ func (n *binary) order(left, right any) (any, error) {
 	return c >= 0, nil
 }
 
+// arithmetic computes with numbers, and joins strings with +. Two integers give
+// an integer; with a float both count as floats.
 func (n *binary) arithmetic(left, right any) (any, error) {
 	if a, ok := left.(string); ok && n.op == "+" {
 		if b, ok := right.(string); ok {
@@ -260,6 +275,8 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 
 var errZero = errors.New("division by zero")
 
+// calculate applies an arithmetic operator. rest is the remainder, which Go's %
+// has for integers only. Division by zero is an error for floats too.
 func calculate[T int64 | float64](op string, a, b T, rest func(a, b T) T) (any, error) {
 	switch op {
 	case "+":
@@ -278,6 +295,8 @@ func calculate[T int64 | float64](op string, a, b T, rest func(a, b T) T) (any, 
 	return rest(a, b), nil
 }
 
+// eval converts to the type n.to. A string that is not a number, or a float
+// that no int64 holds, is an error.
 func (n *cast) eval(get Lookup) (any, error) {
 	v, err := n.of.eval(get)
 	if _, ok := v.(unknown); ok || err != nil || kind(v) == n.to {

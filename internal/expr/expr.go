@@ -43,6 +43,7 @@ const (
 	True
 )
 
+// String returns "false", "unknown" or "true".
 func (t Truth) String() string { return [...]string{"false", "unknown", "true"}[t] }
 
 // Lookup returns the value of a property: a bool, int64, float64, string or a
@@ -83,6 +84,8 @@ func (e *Expr) Eval(get Lookup) (Truth, error) {
 // unknown is the value of what depends on a missing property.
 type unknown struct{}
 
+// truth returns the result of a whole expression; only booleans and unknown
+// have one.
 func truth(v any) (Truth, error) {
 	switch v := v.(type) {
 	case unknown:
@@ -121,6 +124,7 @@ func kind(v any) string {
 	return "unknown"
 }
 
+// show returns a value for an error message; of lists only the length.
 func show(v any) string {
 	switch v := v.(type) {
 	case string:

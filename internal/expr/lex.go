@@ -23,6 +23,7 @@ const (
 	literal
 )
 
+// String returns the token as an error message shows it.
 func (t token) String() string {
 	switch t.kind {
 	case end:
@@ -38,6 +39,7 @@ type lexer struct {
 	at   int
 }
 
+// fail returns an error at a byte offset, as a column counted from 1.
 func (l *lexer) fail(at int, format string, args ...any) error {
 	return fmt.Errorf("column %d: %s", at+1, fmt.Sprintf(format, args...))
 }
@@ -48,6 +50,8 @@ var operators = []string{"||", "&&", "<=", ">=", "==", "!=", "<", ">", "+", "-",
 // bitwise are operators of other languages that are not supported.
 var bitwise = []string{"<<", ">>", "|", "&", "^", "~"}
 
+// next returns the next token; after the last one it returns end, however often
+// it is called.
 func (l *lexer) next() (token, error) {
 	for l.at < len(l.text) && strings.IndexByte(" \t\r\n", l.text[l.at]) >= 0 {
 		l.at++
@@ -94,9 +98,12 @@ func (l *lexer) next() (token, error) {
 	return token{}, l.fail(at, "unexpected character %q", r)
 }
 
+// digit and letter are ASCII only: names and numbers have no other characters.
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 func letter(c byte) bool { return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
+// number reads a literal up to the first byte that cannot belong to it. A
+// letter right behind a number is an error.
 func (l *lexer) number() (token, error) {
 	at, n, whole := l.at, 0, true
 	rest := l.text[at:]
@@ -116,6 +123,7 @@ func (l *lexer) number() (token, error) {
 	return l.numeral(at, rest, whole)
 }
 
+// numeral parses the text of a number: an int64 if whole, else a float64.
 func (l *lexer) numeral(at int, text string, whole bool) (t token, err error) {
 	t = token{kind: literal, at: at}
 	if whole {

@@ -8,11 +8,13 @@ type parser struct {
 	depth int
 }
 
+// advance reads the next token into p.tok.
 func (p *parser) advance() (err error) {
 	p.tok, err = p.next()
 	return err
 }
 
+// whole parses the text to its end.
 func (p *parser) whole() (node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err
@@ -27,10 +29,13 @@ func (p *parser) whole() (node, error) {
 // levels are the binary operators, weakest first.
 var levels = [][]string{{"||"}, {"&&"}, {"in"}, {"==", "!="}, {"<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"}}
 
+// is reports whether the current token is one of the operators.
 func (p *parser) is(ops ...string) bool {
 	return p.tok.kind == operator && slices.Contains(ops, p.tok.text)
 }
 
+// binary parses operators of this level and of those that bind tighter.
+// Operators of one level group to the left.
 func (p *parser) binary(level int) (node, error) {
 	if level == len(levels) {
 		return p.unary()
@@ -59,6 +64,7 @@ func (p *parser) nested(read func() (node, error)) (node, error) {
 	return n, err
 }
 
+// unary parses ! and -, which bind tighter than any binary operator.
 func (p *parser) unary() (node, error) {
 	if op := p.tok.text; p.is("!", "-") {
 		if err := p.advance(); err != nil {
@@ -70,6 +76,7 @@ func (p *parser) unary() (node, error) {
 	return p.index()
 }
 
+// index parses a value and any number of [i] behind it.
 func (p *parser) index() (node, error) {
 	n, err := p.primary()
 	for err == nil && p.is("[") {
@@ -84,6 +91,7 @@ func (p *parser) index() (node, error) {
 	return n, err
 }
 
+// expect skips the operator op; anything else is an error.
 func (p *parser) expect(op string) error {
 	if !p.is(op) {
 		return p.fail(p.tok.at, "expected %q, got %s", op, p.tok)
@@ -94,6 +102,8 @@ func (p *parser) expect(op string) error {
 // types are the targets of casts.
 var types = []string{"boolean", "int64", "float64", "rstring"}
 
+// primary parses a literal, a list, a group in parentheses, a property or a
+// call of hash, the only function.
 func (p *parser) primary() (node, error) {
 	t := p.tok
 	switch {
@@ -155,6 +165,8 @@ func (p *parser) group() (node, error) {
 	return p.parenthesised()
 }
 
+// list parses a list from its opening bracket on. A comma behind the last
+// element is allowed.
 func (p *parser) list() (node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ type Requirement struct {
 // by &&, which is enough to narrow a search.
 func (e *Expr) Requires() []Requirement { return requires(e.root, nil) }
 
+// requires adds what must hold for n to be true: the equalities that && joins.
+// Any other node adds nothing, so the result is necessary but not sufficient.
 func requires(n node, out []Requirement) []Requirement {
 	b, ok := n.(*binary)
 	if !ok {
@@ -30,6 +32,8 @@ func requires(n node, out []Requirement) []Requirement {
 	return out
 }
 
+// requirement returns p == v as a requirement, if p is a property and v a
+// literal.
 func requirement(p, v node) (Requirement, bool) {
 	name, first := p.(*property)
 	value, second := v.(*constant)

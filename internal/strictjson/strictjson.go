@@ -38,6 +38,8 @@ type Fault struct {
 	Err          error
 }
 
+// Error returns the cause alone; the caller writes the position in its own
+// form.
 func (f *Fault) Error() string { return f.Err.Error() }
 
 // Unwrap returns the cause.
@@ -65,6 +67,8 @@ func ReadOne[V any](text []byte, read func(*Decoder) (V, error)) (v V, fault *Fa
 	return v, nil
 }
 
+// faultOf returns an error as a fault with its position in the text. at is the
+// offset for errors that have none of their own.
 func faultOf(text []byte, at int64, err error) *Fault {
 	var pointer string
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
