@@ -9,7 +9,7 @@ import (
 	"berth/internal/decode"
 )
 
-// AgentSelf is what an agent tells of itself.
+// AgentSelf describes the agent that answers.
 type AgentSelf struct {
 	Config map[string]any               `json:"config"`
 	Member AgentMember                  `json:"member"`
@@ -31,19 +31,20 @@ type AgentMember struct {
 	DelegateCur uint8
 }
 
-// HealthQuery asks for the health of one side of an agent, or of both.
+// HealthQuery asks for the health of an agent's server, its client, or both.
 type HealthQuery struct {
 	Type string `query:"type"` // client or server; "" is both
 	Query
 }
 
-// AgentHealth is the health of an agent's sides; nil for a side it lacks.
+// AgentHealth is the health of an agent's client and server; nil for the one it
+// does not run.
 type AgentHealth struct {
 	Client *Health `json:"client,omitempty"`
 	Server *Health `json:"server,omitempty"`
 }
 
-// Health is how one side is.
+// Health is the health of a client or a server.
 type Health struct {
 	Ok      bool   `json:"ok"`
 	Message string `json:"message"`
@@ -55,24 +56,24 @@ type MetricsQuery struct {
 	Query
 }
 
-// WorkerConfig is how many workers a server has that decide evaluations, and
-// the types that they take.
+// WorkerConfig is how many scheduling workers a server has, and the types of
+// evaluations that they process.
 type WorkerConfig struct {
 	ServerID          string   `json:"server_id"` // the name of the server
 	NumSchedulers     int      `json:"num_schedulers"`
 	EnabledSchedulers []string `json:"enabled_schedulers"`
 }
 
-// ChangeWorkers changes the workers of the server that is asked, until it is
-// started again.
+// ChangeWorkers changes the workers of the server that answers, until it
+// restarts.
 type ChangeWorkers struct {
 	NumSchedulers     int      // 0: none
-	EnabledSchedulers []string // none named: all that there are
+	EnabledSchedulers []string // empty: all
 	Write
 }
 
-// Shape gives the fields of a body, which are spelt as in its answer, their own
-// names. Who sends an answer back says which server it was of.
+// Shape renames the fields of a body, which are spelled as in the answer. A
+// client that sends an answer back also sends server_id, which is dropped.
 func (*ChangeWorkers) Shape(body decode.Tree) decode.Tree {
 	out := decode.Tree{}
 	for name, v := range body {
@@ -89,14 +90,14 @@ func (*ChangeWorkers) Shape(body decode.Tree) decode.Tree {
 	return out
 }
 
-// MostWorkers is how many workers a server can have.
+// MostWorkers is the largest number of workers of a server.
 const MostWorkers = 1024
 
-// coreScheduler is what Nomad calls the system's own evaluations, which the
-// leader decides whatever workers there are.
+// coreScheduler is Nomad's name for the type of the system's own evaluations.
+// The leader processes them itself, without workers.
 const coreScheduler = "_core"
 
-// Types returns the types of evaluations that the workers are to take.
+// Types returns the types of evaluations that the workers process.
 func (c *ChangeWorkers) Types() ([]string, error) {
 	if c.NumSchedulers < 0 || c.NumSchedulers > MostWorkers {
 		return nil, berth.Errorf(berth.Invalid, "num_schedulers: must be 0 to %d, got %d", MostWorkers, c.NumSchedulers)
@@ -108,9 +109,9 @@ func (c *ChangeWorkers) Types() ([]string, error) {
 	return types, nil
 }
 
-// Schedulers returns the types of evaluations that workers take which are to
-// take those that are named, or a name that is none. No name is all. So are the
-// four that Nomad has: who named those left none out.
+// Schedulers returns the types of evaluations that the names stand for, or the
+// first name that is unknown. No names stand for all types, and so do Nomad's
+// four: a configuration for Nomad that lists those leaves out nothing.
 func Schedulers(named []string) (types []string, unknown string) {
 	nomad := 0
 	for _, t := range named {
@@ -132,23 +133,23 @@ func Schedulers(named []string) (types []string, unknown string) {
 	return types, ""
 }
 
-// Workers are those of a server that run now.
+// Workers are the workers that a server runs now.
 type Workers struct {
 	ServerID   string   `json:"server_id"`
 	Schedulers []Worker `json:"schedulers"`
 }
 
-// Worker decides evaluations.
+// Worker is one scheduling worker.
 type Worker struct {
 	ID                string   `json:"id"`
 	EnabledSchedulers []string `json:"enabled_schedulers"`
 	Started           string   `json:"started"` // RFC 3339
-	Status            string   `json:"status"`  // Started
+	Status            string   `json:"status"`  // always Started
 	WorkloadStatus    string   `json:"workload_status"`
 }
 
-// The operations about agents and their cluster. Metrics answers in two
-// formats; the type here is the JSON one.
+// The operations on agents and their cluster. Metrics answers in two formats;
+// the type here is for JSON.
 var (
 	ReadSelf          = define[Query, AgentSelf]("agent.self", "GET /v1/agent/self", "", acl.AgentRead, acl.NoSpace, local)
 	ReadHealth        = define[HealthQuery, AgentHealth]("agent.health", "GET /v1/agent/health", "", acl.Open, acl.NoSpace, local)

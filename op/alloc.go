@@ -5,13 +5,13 @@ import (
 	"berth/internal/acl"
 )
 
-// Alloc is an allocation as the API shows it, and as agents get it: with its
+// Alloc is an allocation as the API shows it and as agents receive it, with its
 // whole job.
 type Alloc struct {
 	ID                    berth.AllocID
 	Namespace             string
-	EvalID                berth.EvalID
-	Name                  string
+	EvalID                berth.EvalID // the evaluation that placed it or updated it in place
+	Name                  string       // job.group[index]
 	NodeID                berth.NodeID
 	NodeName              string
 	JobID                 berth.JobID
@@ -29,7 +29,7 @@ type Alloc struct {
 	TaskStates            map[string]*berth.TaskState
 	DeploymentID          berth.DeploymentID
 	DeploymentStatus      *berth.AllocDeploymentStatus
-	FollowupEvalID        berth.EvalID
+	FollowupEvalID        berth.EvalID // the delayed evaluation that will replace it
 	PreviousAllocation    berth.AllocID
 	NextAllocation        berth.AllocID
 	RescheduleTracker     *RescheduleTracker
@@ -38,14 +38,14 @@ type Alloc struct {
 	PreemptedByAllocation berth.AllocID
 	UnknownSince          int64            `json:",omitempty"` // ns since 1970, while the client status is unknown
 	UID                   string           // a-…
-	OwnerUID              string           // of its job
-	OwnerRefs             []berth.OwnerRef // empty: it was left to itself
-	PE                    *PERef           `json:",omitempty"` // of a stream job: what it is a launch of
+	OwnerUID              string           // the UID of its job
+	OwnerRefs             []berth.OwnerRef // empty: it was orphaned
+	PE                    *PERef           `json:",omitempty"` // in a stream job: the launch of a processing element that it belongs to
 	CreateIndex           uint64
 	ModifyIndex           uint64
-	AllocModifyIndex      uint64
-	CreateTime            int64
-	ModifyTime            int64
+	AllocModifyIndex      uint64 // index of the last change that its agent must see
+	CreateTime            int64  // ns since 1970
+	ModifyTime            int64  // ns since 1970
 }
 
 // AllocStub is an allocation in a list.
@@ -72,21 +72,21 @@ type AllocStub struct {
 	RescheduleTracker     *RescheduleTracker
 	PreemptedAllocations  []berth.AllocID
 	PreemptedByAllocation berth.AllocID
-	OwnerRefs             []berth.OwnerRef `json:",omitempty"` // of a stream job's: its processing element
-	PE                    *PERef           `json:",omitempty"` // of that the launch; not whether it is a zombie
+	OwnerRefs             []berth.OwnerRef `json:",omitempty"` // in a stream job: its processing element
+	PE                    *PERef           `json:",omitempty"` // the launch of it; Zombie is not set
 	CreateIndex           uint64
 	ModifyIndex           uint64
 	CreateTime            int64
 	ModifyTime            int64
 }
 
-// AllocatedResources is what an allocation was given of its node.
+// AllocatedResources is the capacity of its node that an allocation has.
 type AllocatedResources struct {
 	Tasks  map[string]*AllocatedTask
 	Shared AllocatedShared
 }
 
-// AllocatedTask is what one task was given.
+// AllocatedTask is the capacity that one task has.
 type AllocatedTask struct {
 	Cpu      AllocatedCPU
 	Memory   AllocatedMemory
@@ -94,14 +94,14 @@ type AllocatedTask struct {
 	Devices  []AllocatedDevice `json:",omitempty"`
 }
 
-// AllocatedDevice is the devices that one request was given, of a group of
-// equal ones.
+// AllocatedDevice is the devices granted for one request, all from one group of
+// equal devices.
 type AllocatedDevice struct {
 	Vendor, Type, Name string
 	DeviceIDs          []string
 }
 
-// AllocatedCPU is processor time in MHz, and the cores that are the task's own.
+// AllocatedCPU is processor time in MHz, and the cores reserved for the task.
 type AllocatedCPU struct {
 	CpuShares     int64
 	ReservedCores []uint16 `json:",omitempty"`
@@ -110,15 +110,15 @@ type AllocatedCPU struct {
 // AllocatedMemory is memory in MiB.
 type AllocatedMemory struct{ MemoryMB, MemoryMaxMB int64 }
 
-// AllocatedShared is what the tasks share.
+// AllocatedShared is the capacity that the tasks of an allocation share.
 type AllocatedShared struct {
 	DiskMB   int64
 	Networks []berth.NetworkResource
 	Ports    []berth.PortMapping
 }
 
-// DesiredTransition is what an operator wants of an allocation beyond its
-// desired status.
+// DesiredTransition is what is requested of an allocation beyond its desired
+// status.
 type DesiredTransition struct {
 	Migrate         *bool
 	Reschedule      *bool
@@ -139,8 +139,8 @@ type AllocRef struct {
 
 // AllocsQuery asks for allocations.
 type AllocsQuery struct {
-	Resources  bool  `query:"resources"`   // with AllocatedResources
-	TaskStates *bool `query:"task_states"` // with TaskStates; nil is yes
+	Resources  bool  `query:"resources"`   // include AllocatedResources
+	TaskStates *bool `query:"task_states"` // include TaskStates; nil is true
 	Query
 }
 
@@ -148,25 +148,25 @@ type AllocsQuery struct {
 type LogsQuery struct {
 	AllocID string
 	Task    string `query:"task"`
-	Type    string `query:"type"` // stdout or stderr
-	Follow  bool   `query:"follow"`
-	Offset  int64  `query:"offset"`
-	Origin  string `query:"origin"` // start or end, which Offset counts from
-	Plain   bool   `query:"plain"`  // bytes instead of frames
+	Type    string `query:"type"`   // stdout or stderr
+	Follow  bool   `query:"follow"` // go on when the file grows
+	Offset  int64  `query:"offset"` // in bytes
+	Origin  string `query:"origin"` // start or end: where Offset counts from
+	Plain   bool   `query:"plain"`  // answer with bytes instead of frames
 	Query
 }
 
-// StreamFrame is one piece of a file that is streamed. An empty frame keeps
+// StreamFrame is a piece of a file that is being streamed. An empty frame keeps
 // the connection alive.
 type StreamFrame struct {
-	Offset    int64  `json:",omitempty"`
+	Offset    int64  `json:",omitempty"` // in bytes, where Data begins in File
 	Data      []byte `json:",omitempty"`
 	File      string `json:",omitempty"`
-	FileEvent string `json:",omitempty"`
+	FileEvent string `json:",omitempty"` // the file was truncated or deleted
 }
 
-// The operations on allocations. ReadLogs streams: what comes out are frames
-// or bytes, and the type here only names them.
+// The operations on allocations. ReadLogs streams frames or bytes; its output
+// type only names the frame.
 var (
 	ListAllocs = define[AllocsQuery, []AllocStub]("alloc.list", "GET /v1/allocations", "", acl.ReadJob, acl.QuerySpace)
 	ReadAlloc  = define[AllocRef, Alloc]("alloc.read", "GET /v1/allocation/{AllocID}", "", acl.ReadJob, acl.AllocSpace)

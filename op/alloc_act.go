@@ -12,15 +12,15 @@ type StopAlloc struct {
 	Write
 }
 
-// AllocStopped answers it.
+// AllocStopped answers StopAlloc.
 type AllocStopped struct {
 	EvalID berth.EvalID
 	Index  uint64
 	Meta
 }
 
-// RestartAlloc asks for tasks of an allocation to be restarted in place: the one
-// that is named, all that run, or, with AllTasks, those that have ended as well.
+// RestartAlloc asks for tasks of an allocation to be restarted in place: the
+// one named, all running ones, or with AllTasks also those that have ended.
 type RestartAlloc struct {
 	AllocID  string
 	TaskName string
@@ -28,17 +28,17 @@ type RestartAlloc struct {
 	Write
 }
 
-// SignalAlloc asks for a signal to be sent to a task of an allocation, or to
-// all that run.
+// SignalAlloc asks for a signal to be sent to one task of an allocation, or to
+// all running ones.
 type SignalAlloc struct {
 	AllocID string
-	Task    string // "" is all
+	Task    string // "" is all running ones
 	Signal  string
 	Write
 }
 
-// The operations that act on an allocation. Restart and signal are done by its
-// agent, wherever they are asked for.
+// The operations that act on an allocation. Its agent carries out restarts and
+// signals, whichever agent receives the request.
 var (
 	HaltAlloc   = define[StopAlloc, AllocStopped]("alloc.stop", "PUT /v1/allocation/{AllocID}/stop", "", acl.AllocLifecycle, acl.AllocSpace)
 	RestartTask = define[RestartAlloc, Nothing]("alloc.restart", "PUT /v1/client/allocation/{AllocID}/restart", "", acl.AllocLifecycle, acl.AllocSpace)

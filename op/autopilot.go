@@ -9,7 +9,7 @@ import (
 	"berth/internal/decode"
 )
 
-// Duration is a length of time that the API writes as text, such as "200ms".
+// Duration is a duration that the API writes as text, such as "200ms".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -22,8 +22,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// AutopilotConfig answers ReadAutopilot: berth.AutopilotConfig as the API shows
-// it.
+// AutopilotConfig answers ReadAutopilot. It is berth.AutopilotConfig as the API
+// shows it.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool
 	LastContactThreshold    Duration
@@ -37,34 +37,35 @@ type AutopilotConfig struct {
 	ModifyIndex             uint64
 }
 
-// SetAutopilot says how the cluster is to look after its servers: all of it,
-// what is left out is as in a new cluster.
+// SetAutopilot replaces the whole Autopilot configuration. A field that is left
+// out gets the default of a new cluster.
 type SetAutopilot struct {
 	berth.AutopilotConfig
-	CAS *uint64 `query:"cas"` // only if the configuration was last changed at this index
+	CAS *uint64 `query:"cas"` // change it only if it was last changed at this index
 	Write
 }
 
-// Shape has what the body leaves out be the default.
+// Shape fills in the default for each field that the body leaves out.
 func (s *SetAutopilot) Shape(body decode.Tree) decode.Tree {
 	s.AutopilotConfig = berth.DefaultAutopilotConfig
 	return body
 }
 
-// AutopilotHealth answers ReadAutopilotHealth: how the leader sees the servers.
+// AutopilotHealth answers ReadAutopilotHealth: the servers' health as seen by
+// the leader.
 type AutopilotHealth struct {
 	Healthy          bool
-	FailureTolerance int // how many healthy servers may be lost before nothing can be written
+	FailureTolerance int // how many healthy servers can fail before writes stop
 	Servers          []ServerHealth
 	Leader           string // ID
 	Voters           []string
 }
 
-// Also reports whether the answer has the other status that ReadAutopilotHealth
-// declares, as probes expect: whether a server is not healthy.
+// Also reports whether the answer has the second status that
+// ReadAutopilotHealth declares, for probes: a server is not healthy.
 func (h *AutopilotHealth) Also() bool { return !h.Healthy }
 
-// ServerHealth is how the leader sees a server.
+// ServerHealth is one server's health as seen by the leader.
 type ServerHealth struct {
 	ID          string
 	Name        string
@@ -72,16 +73,16 @@ type ServerHealth struct {
 	SerfStatus  string // alive, failed or left
 	Version     string
 	Leader      bool
-	LastContact Duration // how long ago it heard the leader
+	LastContact Duration // how long ago it last heard from the leader
 	LastTerm    uint64
-	LastIndex   uint64 // of its log
+	LastIndex   uint64 // last index of its log
 	Healthy     bool
 	Voter       bool
-	StableSince time.Time // since when it is as healthy as it is
+	StableSince time.Time // when Healthy last changed
 }
 
-// The operations on how the cluster looks after its servers. Of servers that
-// are not healthy the last one is answered with 429.
+// The Autopilot operations. ReadAutopilotHealth answers 429 if a server is not
+// healthy.
 var (
 	ReadAutopilot       = define[Query, AutopilotConfig]("autopilot.read", "GET /v1/operator/autopilot/configuration", "", acl.OperatorRead, acl.NoSpace)
 	WriteAutopilot      = define[SetAutopilot, bool]("autopilot.write", "PUT /v1/operator/autopilot/configuration", "", acl.OperatorWrite, acl.NoSpace)

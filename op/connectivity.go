@@ -6,27 +6,27 @@ import (
 	"berth/internal/streams"
 )
 
-// ConnectivityQuery asks what a processing element of a stream job, of which
-// the node has an allocation, is to be told of its connections, and waits until
-// that is something else than what the agent has.
+// ConnectivityQuery asks for the connections of a processing element that has
+// an allocation on the node. It waits until they differ from what the agent
+// has.
 type ConnectivityQuery struct {
 	NodeID   berth.NodeID
 	SecretID string
 	AllocID  berth.AllocID
-	Have     string // the mark of the newest answer; "": none
-	Query           // MinQueryIndex is the index of that
+	Have     string // Mark of the newest answer; "" if there was none
+	Query           // MinQueryIndex is the Index of that answer
 }
 
-// ConnectivityAnswer is what it is told. Index is that of the state it is
-// from. One that is lower than the caller's MinQueryIndex is from a server that
-// lags, and says nothing.
+// ConnectivityAnswer answers ConnectivityQuery. Index is that of the state it
+// is from. An answer whose index is below the caller's MinQueryIndex is from a
+// server that lags, and must be ignored.
 type ConnectivityAnswer struct {
-	File *ConnectivityFile // without a version: that is the agent's
-	Mark string            // of the answer, for the next query
+	File *ConnectivityFile // without a version, which the agent assigns
+	Mark string            // identifies the answer in the next query
 	Meta
 }
 
-// ReportConnectivity tells which of its connections a launch of a processing
+// ReportConnectivity reports which of its connections a launch of a processing
 // element has.
 type ReportConnectivity struct {
 	NodeID   berth.NodeID
@@ -38,11 +38,11 @@ type ReportConnectivity struct {
 	Write
 }
 
-// ConnectivityFile is the file in which the tasks of a processing element find
-// its connections.
+// ConnectivityFile is the content of the file from which the tasks of a
+// processing element read its connections.
 type ConnectivityFile = streams.Document
 
-// The operations of agents that run processing elements.
+// The operations that agents call for processing elements.
 var (
 	PullConnectivity = define[ConnectivityQuery, ConnectivityAnswer]("stream.pull", "", "Stream.Connectivity", acl.Node, acl.NoSpace)
 	TellConnectivity = define[ReportConnectivity, Nothing]("stream.report", "", "Stream.ReportConnectivity", acl.Node, acl.NoSpace, write)

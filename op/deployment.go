@@ -14,35 +14,35 @@ type DeploymentRef struct {
 // JobDeploymentsQuery asks for the deployments of a job.
 type JobDeploymentsQuery struct {
 	JobID string
-	All   bool `query:"all"` // those too of earlier jobs of the same ID
+	All   bool `query:"all"` // also those of earlier jobs with this ID
 	Query
 }
 
-// FailDeployment asks for a deployment to be failed.
+// FailDeployment asks for a deployment to be marked as failed.
 type FailDeployment struct {
 	DeploymentID string
 	Write
 }
 
-// PauseDeployment asks for a deployment to be paused, or to go on.
+// PauseDeployment asks for a deployment to be paused or resumed.
 type PauseDeployment struct {
 	DeploymentID string
 	Pause        bool
 	Write
 }
 
-// PromoteDeployment asks for canaries to be promoted: those of all groups that
-// have some, or of the groups that are named.
+// PromoteDeployment asks for canaries to be promoted: those of all groups, or
+// of the groups named.
 type PromoteDeployment struct {
 	DeploymentID string
 	All          bool
 	Groups       []string
-	PromotedAt   int64 // of no effect: the servers say when
+	PromotedAt   int64 // ignored: the servers set the time
 	Write
 }
 
-// SetAllocHealth says of allocations of a deployment that they are healthy or
-// not. That one is not fails the deployment.
+// SetAllocHealth sets whether allocations of a deployment are healthy. An
+// unhealthy one fails the deployment.
 type SetAllocHealth struct {
 	DeploymentID           string
 	HealthyAllocationIDs   []berth.AllocID
@@ -50,19 +50,19 @@ type SetAllocHealth struct {
 	Write
 }
 
-// UnblockDeployment asks for a deployment that waits for other regions to go
-// on.
+// UnblockDeployment asks for a deployment that waits for other regions to
+// continue.
 type UnblockDeployment struct {
 	DeploymentID string
 	Write
 }
 
-// DeploymentUpdated answers all of these.
+// DeploymentUpdated answers all writes to deployments.
 type DeploymentUpdated struct {
-	EvalID                berth.EvalID // zero if nothing follows at once
+	EvalID                berth.EvalID // zero if no evaluation follows at once
 	EvalCreateIndex       uint64
 	DeploymentModifyIndex uint64
-	RevertedJobVersion    *uint64 // the version that the job went back to
+	RevertedJobVersion    *uint64 // the version to which the job was reverted; nil if it was not
 	Meta
 }
 

@@ -5,8 +5,8 @@ import (
 	"berth/internal/acl"
 )
 
-// ForcePeriodic asks for a periodic job to be launched now, whatever is due and
-// whatever runs.
+// ForcePeriodic asks for a periodic job to be launched now, even if no launch
+// is due or another one still runs.
 type ForcePeriodic struct {
 	JobID string
 	Write
@@ -20,15 +20,14 @@ type PeriodicForced struct {
 	Meta
 }
 
-// DispatchJob asks for a child of a parameterized job. With an idempotency
-// token the first one of that token is the answer to all that follow, as long
-// as the child is there.
+// DispatchJob asks for a child of a parameterized job. All requests with one
+// idempotency token get the same child, as long as it exists.
 type DispatchJob struct {
 	JobID            string
 	Payload          []byte
 	Meta             map[string]string
-	IdPrefixTemplate string // stands in the child's ID, before what makes it unique
-	Priority         int    // of the child; 0 is the job's
+	IdPrefixTemplate string // part of the child's ID, before its unique part
+	Priority         int    // of the child; 0 is the parent's
 	Write
 }
 

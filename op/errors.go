@@ -6,7 +6,7 @@ import (
 	"berth"
 )
 
-// SetError sets the headers that tell other programs what an error is: its kind,
+// SetError sets the headers that carry an error to other programs: its kind,
 // and its code if it has one. An error without a kind is a fault of the server.
 func SetError(h http.Header, err error) {
 	if kind := berth.PublicKind(err); kind != "" {
@@ -17,9 +17,9 @@ func SetError(h http.Header, err error) {
 	}
 }
 
-// ErrorOf returns the error that the headers of an answer and its text stand
-// for. guess is the kind of an error whose headers name none that is known: it
-// comes from another program. The error has no kind if guess is "".
+// ErrorOf returns the error that an answer's headers and text describe. guess
+// is the kind if the headers name no known one, as when another program
+// answers; with "" the error has no kind.
 func ErrorOf(h http.Header, text error, guess berth.Kind) error {
 	kind, code := berth.Kind(h.Get(HeaderKind)), berth.Code(h.Get(HeaderCode))
 	if !kind.Known() {

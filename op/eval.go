@@ -13,7 +13,7 @@ type Eval struct {
 	Namespace            string
 	Priority             int
 	Type                 string
-	TriggeredBy          string
+	TriggeredBy          string // a trigger, such as berth.TriggerJobRegister
 	Cause                berth.Cause
 	JobID                berth.JobID
 	JobModifyIndex       uint64
@@ -22,36 +22,35 @@ type Eval struct {
 	DeploymentID         berth.DeploymentID
 	Status               string
 	StatusDescription    string
-	QuasiStatus          string // delayed, scheduling or applying while it is; else ""
+	QuasiStatus          string // delayed, scheduling or applying; "" otherwise
 	Wait                 time.Duration
-	WaitUntil            time.Time
+	WaitUntil            time.Time // zero: it is processed at once
 	NextEval             berth.EvalID
 	PreviousEval         berth.EvalID
 	BlockedEval          berth.EvalID
-	FailedTGAllocs       map[string]*berth.AllocMetric
+	FailedTGAllocs       map[string]*berth.AllocMetric // by group: why something could not be placed
 	ClassEligibility     map[string]bool
 	EscapedComputedClass bool
-	QueuedAllocations    map[string]int
+	QueuedAllocations    map[string]int // by group: how many wait to be placed
 	Timeline             Timeline
-	RelatedEvals         []EvalStub `json:",omitempty"` // if they were asked for
-	SnapshotIndex        uint64
+	RelatedEvals         []EvalStub `json:",omitempty"` // if requested
+	SnapshotIndex        uint64     // index of the state that it was last decided on
 	CreateIndex          uint64
 	ModifyIndex          uint64
-	CreateTime           int64
+	CreateTime           int64 // ns since 1970
 	ModifyTime           int64
 }
 
-// Timeline is when an evaluation passed each station.
+// Timeline is when an evaluation reached each stage.
 type Timeline struct {
 	berth.Timeline
-	// Acked is when its worker had heard that the end is safe, and said that it
-	// is done: ns since 1970. That is after what is stored was written, so only
-	// the leader of that time knows it, of the evaluations that ended last; 0 is
-	// not known.
+	// Acked is when its worker confirmed it as done, in ns since 1970; 0 is
+	// not known. That is after the row was written, so only the leader of
+	// that time knows it, and only for the most recent evaluations.
 	Acked int64
 }
 
-// EvalStub is an evaluation that another one is linked with.
+// EvalStub is an evaluation to which another one is linked.
 type EvalStub struct {
 	ID                berth.EvalID
 	Priority          int
@@ -73,8 +72,8 @@ type EvalStub struct {
 	ModifyTime        int64
 }
 
-// EvalQuery asks for an evaluation. Related ones are those that are reached by
-// following the pointers to previous, next and blocked evaluations.
+// EvalQuery asks for an evaluation, and with Related for all that can be
+// reached from it through previous, next and blocked evaluations.
 type EvalQuery struct {
 	EvalID  string
 	Related bool `query:"related"`

@@ -5,26 +5,27 @@ import (
 	"berth/internal/acl"
 )
 
-// EventQuery asks for events. Index, of Query, is the first to return: 0
-// means all that are kept, and a future index means from then on.
+// EventQuery asks for events. Query's MinQueryIndex is the first index to
+// return: 0 means all events that are kept; a future index means only events
+// from then on.
 type EventQuery struct {
-	Topics []string `query:"topic"` // Job, Job:web, *, *:web; none is all
+	Topics []string `query:"topic"` // Job, Job:web, *, *:web; empty is all
 	Query
 }
 
-// Events is one object of the event stream: those of one command. An empty
-// one keeps the connection alive, and one with an Error is the last.
+// Events is one object of the event stream: the events of one command. An empty
+// one keeps the connection alive; one with an Error is the last.
 type Events struct {
 	Index  uint64  `json:",omitempty"`
 	Events []Event `json:",omitempty"`
 
-	// Error says why no more events follow: some that should come next are
-	// gone. Oldest is the index from which on all are there.
+	// Error is why no more events follow: the next ones are no longer kept.
+	// Oldest is the first index from which all events are available.
 	Error  string `json:",omitempty"`
 	Oldest uint64 `json:",omitempty"`
-	// Err is Error once more. Nomad's Go client has a field of that name which
-	// no JSON fits, so its stream ends with an error that is not the end of
-	// file; the name Error it would pass over.
+	// Err repeats Error for Nomad's Go client, which ignores Error. Its
+	// field Err cannot be decoded from JSON, so its stream ends with an
+	// error instead of an end of file.
 	Err string `json:",omitempty"`
 }
 
@@ -39,8 +40,8 @@ type Event struct {
 	Payload    EventPayload
 }
 
-// EventPayload is the row as the API shows it, under the name of its topic.
-// Of a row that was deleted it is what the row was.
+// EventPayload is the row as the API shows it, under the name of its topic. For
+// a deleted row it is the last value.
 type EventPayload struct {
 	Job        *Job                       `json:",omitempty"`
 	Evaluation *Eval                      `json:",omitempty"`
@@ -53,23 +54,23 @@ type EventPayload struct {
 	Deleted    bool                       `json:",omitempty"`
 }
 
-// ResourceEvent is a stream job, or what it owns, as an object with an owner.
+// ResourceEvent is a stream job or an object that it owns.
 type ResourceEvent struct {
 	Kind        string // Job, or one of berth.StreamKinds
 	Name        string
 	JobID       berth.JobID
 	UID         string
-	OwnerUID    string `json:",omitempty"` // "": it has none, or was left to itself
+	OwnerUID    string `json:",omitempty"` // "": it has no owner, or was orphaned
 	Generation  uint64
 	Cause       string // why it changed: register, plan, submission, launch, report, complete, fail, recover, scale, revert, tag, stability, stop, delete, user, gc, finalize
 	Phase       string `json:",omitempty"` // of a job
-	Deleting    bool   `json:",omitempty"` // of a job: from now on it is being deleted in the foreground
+	Deleting    bool   `json:",omitempty"` // of a job: its deletion in the foreground has begun
 	LaunchCount uint64 `json:",omitempty"` // of a processing element
-	// Connectivity is, of a processing element, which of its connections it has.
+	// Connectivity is how many of its connections a processing element has:
+	// none, partial or full.
 	Connectivity string `json:",omitempty"`
 }
 
-// StreamEvents streams: what comes out are objects of type Events. The
-// capability is that of most topics; nodes need acl.NodeRead, node pools
-// acl.NodePoolRead.
+// StreamEvents streams objects of type Events. Most topics need the capability
+// declared here; nodes need acl.NodeRead, node pools acl.NodePoolRead.
 var StreamEvents = define[EventQuery, Events]("event.stream", "GET /v1/event/stream", "", acl.ReadJob, acl.EventSpace)

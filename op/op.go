@@ -1,11 +1,11 @@
 // Package op lists the operations of the system, each declared once: its HTTP
-// route, its RPC name where agents use it, what goes in and what comes out,
-// the right it needs. Servers, the Go client, the CLI and the agents all use
-// these values, so none of them can disagree.
+// route, its RPC name if agents use it, its input and output, and the right it
+// needs. Servers, the Go client, the CLI and the agents all use these values,
+// so they cannot disagree.
 //
-// Beside each operation stand its views: what the API shows of a stored row
-// beyond the row itself. Names and shapes are those of Nomad's public HTTP API
-// and of the protocol that its client agents speak.
+// Each operation's views are declared next to it: what the API shows of a
+// stored row beyond the row itself. Names and shapes are those of Nomad's
+// public HTTP API and of the protocol that its client agents speak.
 package op
 
 import (
@@ -20,28 +20,28 @@ import (
 	"berth/internal/acl"
 )
 
-// Op is one operation. Path segments in braces of the route, and parameters
-// with a query tag, are fields of In; the body of a write is the rest of In.
+// Op is one operation. Path segments in braces and query parameters are fields
+// of In; the body of a write is the rest of In.
 type Op[In, Out any] struct{ *Info }
 
-// Info is what can be said of an operation without its types.
+// Info describes an operation without its Go types.
 type Info struct {
-	Name     string // for metrics, errors and the capability table: "job.read"
-	Method   string // GET for a read; PUT for a write, where POST does as well; or DELETE. RPC alone has one, too
-	Path     string // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
-	RPC      string // "Node.Register"; "" if it is called over HTTP alone
-	Need     acl.Capability
-	Space    acl.Space
-	MaxBody  int64 // bytes of body that are read, and no more; 0: a stream, of which each piece is used and let go
-	Local    bool  // about this agent, not the cluster: never forwarded
-	Leader   bool  // a read of what only the leader knows; a stale one does without
-	Body     bool  // a DELETE that says in its body what to delete
-	Bytes    bool  // the body, or of a read the answer, is bytes of any number and not JSON
-	Also     int   // an HTTP status with which it answers as well as with 200; 0: none
-	Deposes  bool  // the server that answers it may not lead any more when it does
-	Servers  bool  // its RPC is for other servers alone
-	Forwards bool  // its RPC is for agents that forward what they are asked
-	Agents   bool  // its RPC is served by agents, and called by servers
+	Name     string         // for metrics, errors and the capability table: "job.read"
+	Method   string         // GET for a read; PUT for a write, which accepts POST too; or DELETE; also set for RPC-only operations
+	Path     string         // "/v1/job/{JobID}/allocations"; "" if it is not served over HTTP
+	RPC      string         // "Node.Register"; "" if it is only called over HTTP
+	Need     acl.Capability // what the caller's token must allow
+	Space    acl.Space      // which namespace Need applies to
+	MaxBody  int64          // largest body in bytes; 0: no limit, for a body that is processed as it arrives
+	Local    bool           // about this agent, not the cluster: never forwarded
+	Leader   bool           // a read of what only the leader knows; a stale read leaves that out
+	Body     bool           // a DELETE whose body names what to delete
+	Bytes    bool           // the body of a write, or the answer to a read, is bytes of any length instead of JSON
+	Also     int            // a second HTTP status that it can answer with besides 200; 0: none
+	Deposes  bool           // it can end the leadership of the server that answers it
+	Servers  bool           // only servers may call its RPC
+	Forwards bool           // agents call its RPC to forward requests
+	Agents   bool           // agents serve its RPC and servers call it
 
 	In, Out reflect.Type
 }
@@ -62,7 +62,8 @@ func All() []*Info {
 	return slices.SortedFunc(slices.Values(all), func(a, b *Info) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// define makes an operation. route is "GET /v1/nodes", or "" for RPC alone.
+// define declares an operation. route is "GET /v1/nodes", or "" for an
+// operation that is only called over RPC.
 func define[In, Out any](name, route, rpc string, need acl.Capability, space acl.Space, more ...func(*Info)) Op[In, Out] {
 	method, path, _ := strings.Cut(route, " ")
 	i := &Info{
@@ -83,8 +84,8 @@ func jobBody(i *Info) { i.MaxBody = MaxJobBody }
 func local(i *Info)   { i.Local = true }
 func leader(i *Info)  { i.Leader = true }
 
-// bytes marks an operation whose answer is bytes, or of a write its body: a
-// stream that nobody holds in full, so that it may be of any size.
+// bytes marks a read whose answer, or a write whose body, is a stream of bytes.
+// It is never held in memory in full, so it may have any size.
 func bytes(i *Info) {
 	i.Bytes = true
 	if !i.IsRead() {
@@ -92,22 +93,22 @@ func bytes(i *Info) {
 	}
 }
 
-// also marks an operation that answers with another status as well.
+// also marks an operation that can answer with a second status.
 func also(status int) func(*Info) { return func(i *Info) { i.Also = status } }
 
 // withBody marks a DELETE whose input is in its body.
 func withBody(i *Info) { i.Body = true }
 
-// deposes marks an operation that ends the term in which it is done.
+// deposes marks an operation that can end the current term.
 func deposes(i *Info) { i.Deposes = true }
 
 // servers marks an operation that only servers call, by RPC.
 func servers(i *Info) { i.Servers = true }
 
-// forwards marks an operation that only agents call, for what they are asked.
+// forwards marks an operation that agents call to forward requests.
 func forwards(i *Info) { i.Forwards = true }
 
-// agents marks an operation whose RPC agents serve.
+// agents marks an operation whose RPC is served by agents.
 func agents(i *Info) { i.Agents = true }
 
 // write marks an operation without a route as one that changes state.
@@ -119,8 +120,8 @@ type Caller interface {
 	Call(ctx context.Context, method string, in, out any) error
 }
 
-// Call calls an operation that has an RPC name over a connection. An error of
-// the far end has the kind that it has there.
+// Call calls an operation over a connection; it must have an RPC name. Errors
+// keep their kind across the connection.
 func Call[In, Out any](ctx context.Context, c Caller, o Op[In, Out], in *In) (*Out, error) {
 	out := new(Out)
 	if err := c.Call(ctx, o.RPC, in, out); err != nil {
@@ -129,27 +130,27 @@ func Call[In, Out any](ctx context.Context, c Caller, o Op[In, Out], in *In) (*O
 	return out, nil
 }
 
-// Query is what every read may say besides what it asks for. Over HTTP it is
-// parameters and headers, over RPC it is fields of the argument.
+// Query holds the options of every read. Over HTTP they are parameters and
+// headers, over RPC fields of the argument.
 type Query struct {
 	Region        string
 	Namespace     string
-	MinQueryIndex uint64        // wait until something newer than this is there
+	MinQueryIndex uint64        // wait until there is something newer than this
 	MaxQueryTime  time.Duration // how long to wait; at most 300 s
-	AllowStale    bool
+	AllowStale    bool          // any server may answer, as old as its state is
 	AuthToken     string
-	Prefix        string
-	Filter        string
-	PerPage       int32
-	NextToken     string
-	Reverse       bool
+	Prefix        string // only IDs or names with this prefix
+	Filter        string // an expression that the items must meet
+	PerPage       int32  // items per page; 0 is DefaultPage
+	NextToken     string // of the previous page; "" is the first page
+	Reverse       bool   // newest first, or in descending order
 }
 
 // Opts returns q, so that it can be read from any struct that embeds Query.
 func (q *Query) Opts() *Query { return q }
 
 // Wait returns how long the query may wait for something newer than
-// MinQueryIndex; 0 if it does not wait. Up to a sixteenth is added by chance, so
+// MinQueryIndex; 0 if it does not wait. A random sixteenth at most is added, so
 // that queries that began together do not all end together.
 func (q *Query) Wait() time.Duration {
 	if q.MinQueryIndex == 0 {
@@ -162,7 +163,7 @@ func (q *Query) Wait() time.Duration {
 	return d + rand.N(d/16+1)
 }
 
-// Write is what every write may say besides what it changes.
+// Write holds the options of every write.
 type Write struct {
 	Region           string
 	Namespace        string
@@ -173,13 +174,13 @@ type Write struct {
 // Opts returns w, so that it can be read from any struct that embeds Write.
 func (w *Write) Opts() *Write { return w }
 
-// Meta is what every answer says besides what was asked. Over HTTP it is
-// headers, over RPC it is fields of the reply.
+// Meta accompanies every answer. Over HTTP it is headers, over RPC fields of
+// the reply.
 type Meta struct {
-	Index       uint64 // of the state that the answer is from
-	LastContact time.Duration
+	Index       uint64        // of the state that the answer is from
+	LastContact time.Duration // how long ago the server last heard from the leader
 	KnownLeader bool
-	NextToken   string
+	NextToken   string // for the next page; "" on the last one
 }
 
 // Of returns m, so that it can be read from any struct that embeds Meta.
@@ -195,13 +196,13 @@ const (
 	HeaderLastContact = "X-Nomad-LastContact"
 	HeaderKnownLeader = "X-Nomad-KnownLeader"
 	HeaderNextToken   = "X-Nomad-NextToken"
-	HeaderKind        = "X-Berth-Kind" // of an error: a berth.Kind; Nomad has no such header
-	HeaderCode        = "X-Berth-Code" // of a refusal that has one of berth.Codes; Nomad has no such header
+	HeaderKind        = "X-Berth-Kind" // a berth.Kind, on errors; Nomad has no such header
+	HeaderCode        = "X-Berth-Code" // one of berth.Codes, on refusals that have one; Nomad has no such header
 )
 
 // Limits of waiting and paging (S-26).
 const (
 	MaxWait     = 300 * time.Second
 	MaxPage     = 1000
-	DefaultPage = 0 // all, as Nomad has it
+	DefaultPage = 0 // all, as in Nomad
 )
