@@ -12,9 +12,9 @@ import (
 	"berth/op"
 )
 
-// Download runs an operation that answers with bytes, and writes them to a
-// writer. It returns how many they are. Unless the error is nil they are not
-// all, or not those that the server sent: their checksum is looked at.
+// Download runs an operation that answers with bytes, writes them to a writer
+// and returns their number. It verifies their checksum. After an error the
+// bytes written are incomplete or damaged and must not be used.
 func Download[In any](ctx context.Context, c *Client, o op.Op[In, op.Nothing], in In, to io.Writer) (n int64, meta op.Meta, err error) {
 	resp, err := send(ctx, c, o.Info, &in)
 	if err != nil {
@@ -39,8 +39,8 @@ func Download[In any](ctx context.Context, c *Client, o op.Op[In, op.Nothing], i
 	return n, readMeta(resp.Header), nil
 }
 
-// Upload runs an operation whose body is bytes. size is how many they are, -1
-// if that is not known.
+// Upload runs an operation whose body is bytes. size is their number, or -1 if
+// it is not known.
 func Upload[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In, body io.Reader, size int64) (out Out, meta op.Meta, err error) {
 	r, err := c.request(ctx, o.Info, &in)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"berth/op"
 )
 
-// Call runs one operation and returns what it answers. A query with a
-// MinQueryIndex waits in the server; ctx ends any wait. An error of the server
-// has the kind that it has there.
+// Call runs one operation and returns its answer. A query with a MinQueryIndex
+// waits on the server; ctx ends any wait. Errors keep the kind that the server
+// gave them.
 func Call[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In) (out Out, meta op.Meta, err error) {
 	resp, err := send(ctx, c, o.Info, &in)
 	if err != nil {
@@ -32,7 +32,7 @@ func Call[In, Out any](ctx context.Context, c *Client, o op.Op[In, Out], in In) 
 	return answer[Out](ctx, c, o.Info, resp)
 }
 
-// answer reads the answer to an operation.
+// answer decodes the answer to an operation and closes its body.
 func answer[Out any](ctx context.Context, c *Client, info *op.Info, resp *http.Response) (out Out, meta op.Meta, err error) {
 	defer resp.Body.Close()
 	if t := mediaType(resp); t != "application/json" {
@@ -44,7 +44,7 @@ func answer[Out any](ctx context.Context, c *Client, info *op.Info, resp *http.R
 		}
 		return out, meta, fmt.Errorf("%s: the answer of %s cannot be read: %w", info.Name, c.config.Address, err)
 	}
-	// An answer that ends where it should leaves its connection for the next.
+	// Reading to the end lets the next call reuse the connection.
 	_, _ = io.CopyN(io.Discard, resp.Body, 1)
 	return out, readMeta(resp.Header), nil
 }
@@ -58,9 +58,9 @@ func send(ctx context.Context, c *Client, info *op.Info, in any) (*http.Response
 	return c.do(r, info)
 }
 
-// request builds the HTTP request of an operation: fields that the path names
-// go there, those with a query tag into the query, the rest of a write into
-// the body.
+// request builds the HTTP request of an operation. Fields named in the path go
+// there, those with a query tag go into the query, and the rest of a write goes
+// into the body.
 func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Request, error) {
 	if info.Path == "" {
 		return nil, berth.Errorf(berth.Invalid, "%s is not served over HTTP", info.Name)
@@ -132,7 +132,7 @@ func (b *builder) fill(v reflect.Value) error {
 			if err != nil {
 				return err
 			}
-			if text == "" || text == "." || text == ".." { // such a segment names another path
+			if text == "" || text == "." || text == ".." { // such a segment would change the path
 				return berth.Errorf(berth.Invalid, "%s: %q cannot be part of a path", f.Name, text)
 			}
 			b.path = strings.ReplaceAll(b.path, segment, url.PathEscape(text))
@@ -155,7 +155,7 @@ func (b *builder) fill(v reflect.Value) error {
 	return nil
 }
 
-// options puts what every read may say into the query.
+// options puts the options of a read into the query.
 func (b *builder) options(q *op.Query) {
 	b.said(q.Region, q.Namespace, q.AuthToken)
 	set(b.query, "prefix", q.Prefix)
@@ -178,7 +178,8 @@ func (b *builder) options(q *op.Query) {
 	}
 }
 
-// said takes over what the call says instead of the configuration.
+// said overrides the client's region, namespace and token with those of the
+// call.
 func (b *builder) said(region, namespace, token string) {
 	for _, s := range []struct {
 		to   *string
@@ -197,7 +198,7 @@ func set(q url.Values, name, value string) {
 	}
 }
 
-// plain is the text of a value in a path or a query.
+// plain returns a value as text for a path or a query.
 func plain(v reflect.Value) (string, error) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -212,8 +213,8 @@ func plain(v reflect.Value) (string, error) {
 	return fmt.Sprint(v.Interface()), nil
 }
 
-// readMeta reads what headers say of an answer. Those of another program than
-// ours may be missing or wrong, which is no reason to refuse the answer.
+// readMeta reads the Meta of an answer from its headers. Missing or invalid
+// headers, as from a proxy, leave zero values and are no error.
 func readMeta(h http.Header) (m op.Meta) {
 	m.Index, _ = strconv.ParseUint(h.Get(op.HeaderIndex), 10, 64)
 	ms, _ := strconv.ParseInt(h.Get(op.HeaderLastContact), 10, 64)
@@ -230,7 +231,7 @@ func mediaType(resp *http.Response) string {
 	return t
 }
 
-// errorText is what an answer says of its error; nothing if it is a page for a
+// errorText returns the error text of an answer, "" if it is a page for a
 // browser.
 func errorText(resp *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))

@@ -1,7 +1,6 @@
-// Package client calls the operations of package op on an agent, from Go, over
-// HTTP. It keeps one promise beside that: what a caller gets is what the agent
-// said. Nothing is retried, no redirect is followed, and an error carries the
-// kind that the server gave it.
+// Package client calls the operations of package op on an agent over HTTP. It
+// returns exactly what the agent answered: it retries nothing, follows no
+// redirect, and keeps the kind that the server gave an error.
 package client
 
 import (
@@ -20,24 +19,25 @@ import (
 	"berth/op"
 )
 
-// DefaultAddress is where an agent answers if nobody says otherwise.
+// DefaultAddress is the address of the agent if the Config has none.
 const DefaultAddress = "http://127.0.0.1:4646"
 
-// Limits of a Client unless its Config says otherwise.
+// The default limits of a Client.
 const (
 	defaultDial = 5 * time.Second
 	idleTime    = 30 * time.Second
 	maxHeader   = 256 << 10
 )
 
-// Config says which agent to call, and as whom. The zero value calls the agent
-// of this machine.
+// Config is the agent to call and the caller's credentials. The zero value
+// calls the agent on this machine without a token.
 type Config struct {
 	Address   string // http://host:port, https://host:port or unix:///path; "" is DefaultAddress
 	Token     string
 	BasicAuth string // user:password, for a proxy in front of the agent
 
-	// Of calls whose input names none; "" leaves it to the agent.
+	// Used for calls whose input has none; "" leaves the choice to the
+	// agent.
 	Region    string
 	Namespace string
 
@@ -46,14 +46,15 @@ type Config struct {
 	TLS TLS
 }
 
-// Client calls one agent. It may be used by many goroutines at once.
+// Client calls one agent. It is safe for concurrent use.
 type Client struct {
 	config Config
-	base   string // scheme and host that paths are put behind
+	base   string // scheme and host, without a slash at the end
 	http   *http.Client
 }
 
-// New returns a client of the agent that c names. It calls nobody yet.
+// New returns a client for the agent that c names. It does not connect yet. An
+// invalid configuration is an error of kind Invalid.
 func New(c Config) (*Client, error) {
 	if c.Address == "" {
 		c.Address = DefaultAddress
@@ -85,13 +86,13 @@ func New(c Config) (*Client, error) {
 	}
 	return &Client{config: c, base: base, http: &http.Client{
 		Transport: t,
-		// A redirect would carry the token to the host that it names.
+		// Following a redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// parseAddress splits an address into what requests begin with, and the socket
-// to dial if it is one.
+// parseAddress splits an address into the prefix of all requests and, for
+// unix://, the socket to dial.
 func parseAddress(address string) (base, socket string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -109,13 +110,14 @@ func parseAddress(address string) (base, socket string, err error) {
 	return "", "", berth.Errorf(berth.Invalid, "address %q is not of the form http://host:port, https://host:port or unix:///path", address)
 }
 
-// Address is the address that the client calls.
+// Address returns the address of the agent, as configured.
 func (c *Client) Address() string { return c.config.Address }
 
-// Close drops the connections that are idle.
+// Close closes idle connections. The client can still be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// do sends a request. An answer that is not a success becomes an error.
+// do sends a request. A status other than success becomes an error. On success
+// the caller must close the body.
 func (c *Client) do(r *http.Request, info *op.Info) (*http.Response, error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
@@ -128,14 +130,14 @@ func (c *Client) do(r *http.Request, info *op.Info) (*http.Response, error) {
 	return resp, nil
 }
 
-// unreachable says why nobody answered. That the caller gave up is not the
-// agent's fault and keeps its own error.
+// unreachable returns the error for a request without an answer. If the caller
+// cancelled it, that is the cause of ctx, not an Unreachable.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // it repeats the whole request
+		err = e.Err // the outer error repeats the whole request
 	}
 	why := "cannot be reached"
 	switch {
@@ -149,7 +151,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &Unreachable{c.config.Address, berth.Errorf(berth.Unavailable, "the agent at %s %s: %w", c.config.Address, why, err)}
 }
 
-// Unreachable is the error of a call to which no agent answered. Its kind is
+// Unreachable is the error of a call that no agent answered. Its kind is
 // Unavailable.
 type Unreachable struct {
 	Address string
@@ -162,18 +164,18 @@ func (e *Unreachable) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
 
-// kinds turns the status of an answer into the kind of its error, for answers of
-// other programs, which do not name it.
+// kinds maps HTTP statuses to error kinds, for answers of other programs, which
+// have no kind header.
 var kinds = map[int]berth.Kind{
 	http.StatusBadRequest: berth.Invalid, http.StatusMethodNotAllowed: berth.Invalid, http.StatusForbidden: berth.Denied,
 	http.StatusNotFound: berth.NotFound, http.StatusConflict: berth.Conflict, http.StatusRequestEntityTooLarge: berth.TooLarge,
 	http.StatusTooManyRequests: berth.Limited, http.StatusServiceUnavailable: berth.Unavailable,
 }
 
-// maxErrorText is how much of an error's text is read.
+// maxErrorText is how many bytes of an error's text are read.
 const maxErrorText = 64 << 10
 
-// refused makes an error of an answer that is none of success.
+// refused returns the error for an answer whose status is not success.
 func (c *Client) refused(resp *http.Response) error {
 	text := errorText(resp)
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {

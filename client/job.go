@@ -9,9 +9,9 @@ import (
 	"berth"
 )
 
-// JobTree returns a job as [op.RegisterJob] and [op.ValidateJob] take it. What
-// only servers set is left out, and so is each block that the job lacks, so
-// that the server decodes the same job.
+// JobTree returns a job in the form that [op.RegisterJob] and [op.ValidateJob]
+// take. Fields that only servers set and blocks that the job lacks are left
+// out, so that the server decodes the same job.
 func JobTree(j *berth.Job) (decode.RawTree, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -27,10 +27,11 @@ func JobTree(j *berth.Job) (decode.RawTree, error) {
 	return decode.RawTree(tree), nil
 }
 
-// serverSet are the fields of a job that servers set in Apply.
+// serverSet lists the fields of a job that servers set when a command is
+// applied.
 var serverSet = []string{
 	"Stop", "Stable", "Version", "VersionTag", "SubmitTime", "CreateIndex", "ModifyIndex", "JobModifyIndex", "UID",
 }
 
-// EncodeTree returns a tree as JSON, its numbers as they were written.
+// EncodeTree returns a tree as JSON. Numbers keep their digits.
 func EncodeTree(t decode.RawTree) (json.RawMessage, error) { return json.Marshal(t) }

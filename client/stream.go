@@ -11,15 +11,14 @@ import (
 	"berth/op"
 )
 
-// Stream runs an operation that answers with a run of frames, and yields them
-// as they come, without the empty ones that keep the connection alive. It ends
-// when the server ends it, with an error that it yields last, or when the
-// caller stops; the connection is closed either way. That ctx ended is yielded
-// as its cause.
+// Stream runs an operation that answers with frames and yields them as they
+// arrive, without the empty ones that keep the connection alive. It ends when
+// the server ends it, after yielding an error, or when the caller stops. If ctx
+// ends, the error is its cause. The connection is always closed.
 func Stream[In any](ctx context.Context, c *Client, o op.Op[In, op.StreamFrame], in In) iter.Seq2[*op.StreamFrame, error] {
 	return func(yield func(*op.StreamFrame, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // closing a body would first read what is left of it
+		defer cancel() // closing the body alone would first read the rest of it
 		resp, err := send(ctx, c, o.Info, &in)
 		if err != nil {
 			yield(nil, err)

@@ -14,18 +14,19 @@ import (
 	"berth/internal/wire/certs"
 )
 
-// TLS is how the two sides of https prove who they are. Files are PEM.
+// TLS configures how agent and caller authenticate each other over https. All
+// files are PEM.
 type TLS struct {
-	CACert     string // the file of the authorities that are believed
-	CAPath     string // a folder of such files, if there is no CACert; without either the system's are believed
-	ClientCert string // what the caller shows
+	CACert     string // file of trusted CAs
+	CAPath     string // directory of such files, if CACert is empty; without either, the system's CAs are trusted
+	ClientCert string // the caller's certificate
 	ClientKey  string
-	ServerName string // that the agent's certificate must have; "" is the host of the address
+	ServerName string // name that the agent's certificate must have; "" is the host of the address
 	SkipVerify bool   // skip certificate verification (insecure)
 }
 
-// check refuses what would be without effect, so that nobody believes to be
-// protected who is not.
+// check returns an error for settings that would have no effect, so that nobody
+// relies on protection that is not there.
 func (t TLS) check(base string) error {
 	if t == (TLS{}) || strings.HasPrefix(base, "https:") {
 		return nil
@@ -33,7 +34,7 @@ func (t TLS) check(base string) error {
 	return berth.Errorf(berth.Invalid, "TLS is configured, but the address does not begin with https")
 }
 
-// config returns what a transport needs.
+// config returns the TLS configuration of the transport.
 func (t TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.SkipVerify}
 	if (t.ClientCert == "") != (t.ClientKey == "") {
@@ -51,7 +52,7 @@ func (t TLS) config() (*tls.Config, error) {
 	return c, err
 }
 
-// roots returns the authorities that are believed, nil for the system's.
+// roots returns the trusted CAs, nil for the system's.
 func (t TLS) roots() (*x509.CertPool, error) {
 	files := []string{t.CACert}
 	if t.CACert == "" {
@@ -95,7 +96,8 @@ func filesIn(dir string) (all []string, err error) {
 	return all, err
 }
 
-// distrust says in a person's words why TLS came to nothing, or "".
+// distrust returns a readable reason why the TLS handshake failed, "" if err is
+// about something else.
 func distrust(err error) string {
 	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok && len(e.UnverifiedCertificates) > 0 {
 		leaf := e.UnverifiedCertificates[0]

@@ -7,16 +7,16 @@ import (
 	"berth/internal/acl"
 )
 
-// What has no counterpart in Nomad's API: the lineage of a job's evaluations,
-// and the answer to "why?".
+// This file has no counterpart in Nomad's API: the lineage of a job's
+// evaluations, and the explanation of its present state.
 
-// Trace is the whole tree of a job's evaluations: every one stands behind the
-// one it came from, those of one origin in order of age.
+// Trace is the tree of a job's evaluations: each follows the one it came from,
+// and those of one origin are in order of age.
 type Trace struct {
 	Namespace string
 	JobID     berth.JobID
-	JobUID    string // the incarnation whose evaluations these are; "" if of all that bore the name
-	JobStatus string // "" if there is no such job any more
+	JobUID    string // the incarnation whose evaluations these are; "" for all incarnations
+	JobStatus string // "" if the job no longer exists
 	Evals     []TracedEval
 }
 
@@ -24,13 +24,14 @@ type Trace struct {
 type TracedEval struct {
 	Eval
 	JobUID string
-	Depth  int          // below how many others of the tree it stands
+	Depth  int          // how many ancestors it has in the tree
 	Parent berth.EvalID // the evaluation that it came from, zero if none
-	// Link says how Parent is known: previous, next, blocked (a pointer), eval
-	// or alloc (the cause). It is gone if Parent was deleted since.
+	// Link is how Parent is known: previous, next or blocked from a
+	// pointer, eval or alloc from the cause. It is empty if Parent was
+	// deleted since.
 	Link    string
 	Placed  []TracedAlloc
-	Updated []TracedAlloc // carried over to another version in place
+	Updated []TracedAlloc // updated in place to another version
 	Stopped []TracedAlloc
 }
 
@@ -41,103 +42,104 @@ type TracedAlloc struct {
 	NodeID       berth.NodeID
 	NodeName     string
 	ClientStatus berth.ClientStatus
-	Why          string // of one that was stopped
+	Why          string // why it was stopped
 }
 
-// Explanation answers why a job, or an evaluation, is as it is.
+// Explanation explains the state of a job or of an evaluation.
 type Explanation struct {
 	Namespace     string
 	JobID         berth.JobID
 	JobStatus     string
 	JobVersion    uint64
-	EvalID        berth.EvalID // zero if the job was asked for
-	Verdict       string       // one of the Why words below
-	Summary       string       // in a sentence; never empty
-	Waits         []Wait       // evaluations that are open, and for what
+	EvalID        berth.EvalID // zero for an explanation of the job
+	Verdict       string       // one of the Why constants below
+	Summary       string       // one sentence; never empty
+	Waits         []Wait       // open evaluations and what they wait for
 	Groups        []GroupExplanation
 	Placed        int // by the evaluation
 	Updated       int
 	Stopped       int
-	Failed        map[string]*berth.AllocMetric // what found no place when the evaluation was decided
-	SnapshotIndex uint64                        // the state looked at
+	Failed        map[string]*berth.AllocMetric // by group: why something could not be placed when the evaluation was processed
+	SnapshotIndex uint64                        // index of the state that was examined
 }
 
 // The verdicts of an explanation.
 const (
-	WhyRuns      = "runs"            // everything that the job asks for runs
-	WhyFinished  = "finished"        // a batch job whose instances all ended well
-	WhyRoom      = "waits for room"  // something finds no place
+	WhyRuns      = "runs"            // everything the job asks for runs
+	WhyFinished  = "finished"        // a batch job whose instances all completed
+	WhyRoom      = "waits for room"  // something cannot be placed
 	WhyTime      = "waits for time"  // something is due later
-	WhyStop      = "waits for stops" // what is being stopped still holds the room
+	WhyStop      = "waits for stops" // allocations that are stopping still hold the capacity
 	WhyScheduler = "waits for a scheduler"
-	WhyGaveUp    = "not replaced" // something failed and its policy allows no other
+	WhyGaveUp    = "not replaced" // something failed and its policy allows no replacement
 	WhyStopped   = "stopped"
 	WhyPurged    = "purged"
-	WhyBegets    = "begets children" // runs nothing itself
+	WhyBegets    = "begets children" // it runs nothing itself
 	WhyNothing   = "nothing to do"
-	WhyDone      = "done" // the evaluation did all it had to
+	WhyDone      = "done" // the evaluation did everything it had to
 	WhyCanceled  = "canceled"
 	WhyFailed    = "failed"
 )
 
-// Wait is an evaluation that is open, and what it waits for.
+// Wait is an open evaluation and what it waits for.
 type Wait struct {
 	EvalID      berth.EvalID
 	TriggeredBy string
 	Status      string
 	QuasiStatus string
-	Until       time.Time // zero: not for a time
+	Until       time.Time // zero: it does not wait for a time
 	Why         string
 }
 
-// GroupExplanation is how one group of a job fares on the state as it is.
+// GroupExplanation is the state of one group of a job.
 type GroupExplanation struct {
 	Group    string
 	Wanted   int
-	Live     int // run, or are about to
+	Live     int // running or about to run
 	Finished int
-	GaveUp   int // failed, and are not replaced
-	Later    int // failed, and are replaced later
-	Missing  int // find no place
+	GaveUp   int // failed and will not be replaced
+	Later    int // failed and will be replaced later
+	Missing  int // cannot be placed
 	Summary  string
 
-	// Of a group that finds no place: what was found of each node.
+	// For a group that cannot be placed: what was found on the nodes.
 
-	Nodes     int // looked at: those that are ready
+	Nodes     int // ready nodes, which were examined
 	Filtered  int
 	Exhausted int
-	// Conditions counts, for each condition, the nodes that do not meet it. A
-	// node that breaks several counts for each.
+	// Conditions counts the nodes that do not meet each condition. A node
+	// that fails several conditions counts for each.
 	Conditions map[string]int
 	Shortages  []berth.Shortage
-	Nearest    []NodeVerdict // what misses least, the best first
-	// Changes are what would place all that is missing, each alone, the
-	// smallest first. Each was tried on a copy of the state, but for more than 64
-	// nodes. They are looked for in the first 8 groups that need some.
+	Nearest    []NodeVerdict // the nodes that come closest, best first
+	// Changes lists changes each of which alone would place all missing
+	// instances, smallest first. Each was tried on a copy of the state,
+	// unless it needs more than 64 nodes. Only the first 8 groups with
+	// missing instances get them.
 	Changes []Change
 
-	Allocs []AllocReason // where what lives is, and why there; the newest
+	Allocs []AllocReason // the newest live allocations, and why they are where they are
 }
 
-// NodeVerdict is what speaks against a node.
+// NodeVerdict is why a node was not chosen.
 type NodeVerdict struct {
 	NodeID    berth.NodeID
 	Name      string
 	NodeClass string
 	Unmet     []string
 	Shortages []berth.Shortage
-	Score     float64 // what it would score, if room were there
+	Score     float64 // what it would score if it had the capacity
 }
 
-// Change is what would place a group's missing instances. What is set of it
-// has to be done together.
+// Change would place a group's missing instances. All fields that are set must
+// be applied together.
 type Change struct {
 	Text       string
-	Stopping   int        `json:",omitempty"` // nothing to do but wait until this many allocations have stopped
+	Stopping   int        `json:",omitempty"` // just wait until this many allocations have stopped
 	Less       *Less      `json:",omitempty"`
-	Drop       []string   `json:",omitempty"` // constraints, as explanations show them
-	Datacenter string     `json:",omitempty"` // to add to the job's
-	NodePool   string     `json:",omitempty"` // instead of the job's
+	Drop       []string   `json:",omitempty"` // constraints to remove, as explanations show them
+	Datacenter string     `json:",omitempty"` // to add to the job's datacenters
+	NodePool   string     `json:",omitempty"` // to use instead of the job's
 	Port       *FreePort  `json:",omitempty"`
 	Nodes      *MoreNodes `json:",omitempty"`
 }
@@ -146,60 +148,60 @@ type Change struct {
 type Less struct {
 	Dimension string
 	Unit      string
-	Amount    int64            // less for each instance
+	Amount    int64            // how much less, for each instance
 	From, To  int64            // for each instance
-	Tasks     map[string]int64 // what each task asks for then; of the disk none
+	Tasks     map[string]int64 // what each task then asks for; empty for disk
 }
 
-// FreePort is a static port that someone else holds.
+// FreePort is a static port that another allocation holds.
 type FreePort struct {
 	Port     int
 	NodeID   berth.NodeID
 	NodeName string
-	Holder   string        // name of the allocation
-	AllocID  berth.AllocID // that would have to stop
+	Holder   string        // name of the allocation that holds it
+	AllocID  berth.AllocID // the allocation that would have to stop
 	JobID    berth.JobID   // of the holder
-	Dynamic  bool          // instead: let the group take any free port
+	Dynamic  bool          // instead, let the group use a dynamic port
 }
 
-// MoreNodes is nodes that would have to join.
+// MoreNodes describes nodes that would have to join the cluster.
 type MoreNodes struct {
 	Count      int
-	Like       berth.NodeID // in all else like this one; zero: none is like it
+	Like       berth.NodeID // a node that they must otherwise resemble; zero: there is none
 	LikeName   string
 	Datacenter string
 	NodePool   string
 	NodeClass  string
-	Drivers    []string          // that it must have and Like has not
-	Set        map[string]string // attributes it must have and Like has not, by target: "${meta.rack}"
-	Unset      []string          // those it must not have
-	Distinct   []string          // those that must differ from node to node
-	Ports      []int             // that it must not reserve for itself, as Like does
-	Room       berth.Ask         // that each must have free
-	Larger     bool              // than Like is
-	Elsewhere  bool              // in another datacenter than Like
-	OtherPool  bool              // in another node pool than Like
+	Drivers    []string          // required drivers that Like lacks
+	Set        map[string]string // required attributes that Like lacks, by target: "${meta.rack}"
+	Unset      []string          // attributes they must not have
+	Distinct   []string          // attributes that must differ between the nodes
+	Ports      []int             // ports that Like reserves and they must not
+	Room       berth.Ask         // free capacity that each must have
+	Larger     bool              // they must be larger than Like
+	Elsewhere  bool              // they must be in another datacenter than Like
+	OtherPool  bool              // they must be in another node pool than Like
 }
 
-// AllocReason is why an allocation is where it is.
+// AllocReason is why an allocation is on its node.
 type AllocReason struct {
 	AllocID  berth.AllocID
 	Name     string
 	NodeID   berth.NodeID
 	NodeName string
 	Score    float64
-	Scores   map[string]float64 // by scorer; empty if no longer known
-	// The next best node when its group was placed; zero if there was none, or
-	// it is no longer known.
+	Scores   map[string]float64 // by scorer; empty if they are no longer known
+	// The second-best node when the group was placed; zero if there was
+	// none or it is no longer known.
 	RunnerUp      berth.NodeID
 	RunnerUpName  string
 	RunnerUpScore float64
-	Nodes         int // looked at when it was placed; 0 is no longer known
+	Nodes         int // nodes examined when it was placed; 0: no longer known
 	Text          string
 }
 
 // JobTraceQuery asks for the evaluations of a job: of its newest incarnation,
-// or with All of all that bore its name.
+// or with All of all incarnations.
 type JobTraceQuery struct {
 	JobID string
 	All   bool `query:"all"`

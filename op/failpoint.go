@@ -8,37 +8,37 @@ import (
 	"berth/internal/failpoint"
 )
 
-// ArmFailpoint has the server that leads fail at a point, or the one that is
-// asked, or takes that back: servers whose configuration does not enable it
-// refuse.
+// ArmFailpoint makes a server fail at a point, or takes that back. The server
+// is the leader or the one that is asked. Servers that are not configured for
+// fault points refuse it.
 type ArmFailpoint struct {
 	failpoint.Point
 	Write
 }
 
-// ArmedFailpoints is all that is armed now.
+// ArmedFailpoints lists the fault points that are armed.
 type ArmedFailpoints struct {
 	Failpoints []failpoint.Point
-	Hanging    []string // where something hangs, "before addPes", and goes on when the point is taken back
+	Hanging    []string // where something hangs, such as "before addPes", until the point is disarmed
 	Meta
 }
 
-// LogEntry is a command of a leader that is proposed as it stands, so that
-// tests can have the log refuse what no leader proposes. Servers that refuse
-// failpoints refuse it.
+// LogEntry is a command that the leader proposes unchecked, so that tests can
+// see the log refuse what no leader proposes. Servers that refuse fault points
+// refuse it too.
 type LogEntry struct {
-	Command string         // by its name, as LaunchPE
+	Command string         // name of the command, such as LaunchPE
 	Fields  decode.RawTree // of the command
 	Write
 }
 
-// EntryMade answers LogEntry: it was not refused.
+// EntryMade answers a LogEntry that was applied.
 type EntryMade struct {
-	EntryIndex uint64 // at which it was applied
+	EntryIndex uint64 // index at which it was applied
 	Meta
 }
 
-// The ways in which tests have servers fail on purpose.
+// The operations with which tests make servers fail on purpose.
 var (
 	WriteFailpoint     = define[ArmFailpoint, ArmedFailpoints]("failpoint.write", "PUT /v1/operator/failpoint", "", acl.Management, acl.NoSpace)
 	WriteFailpointHere = define[ArmFailpoint, ArmedFailpoints]("failpoint.here", "PUT /v1/agent/failpoint", "", acl.Management, acl.NoSpace, local)

@@ -7,57 +7,57 @@ import (
 	"berth/internal/acl"
 )
 
-// Scope is how far an operation that was forwarded may go from there.
+// Scope limits where the receiver of a forwarded operation may forward it.
 type Scope string
 
 // The scopes.
 const (
-	ScopeAny    Scope = ""       // anywhere, as if it had been asked for there
-	ScopeRegion Scope = "region" // to any server of the region that it was sent to
-	ScopeLeader Scope = "leader" // nowhere: it was sent to the leader
+	ScopeAny    Scope = ""       // anywhere, as if the request had arrived there
+	ScopeRegion Scope = "region" // to any server of the receiver's region
+	ScopeLeader Scope = "leader" // nowhere: the receiver must be the leader
 )
 
-// View is how an answer is to look.
+// View is the form of an answer that the caller asked for.
 type View struct {
-	Pretty bool // JSON is indented
-	Gzip   bool // it may be compressed
-	Head   bool // the caller wants no more than the head
+	Pretty bool // indent JSON
+	Gzip   bool // compression is allowed
+	Head   bool // the caller wants only the head
 }
 
-// Forwarded is an operation that one server asks of another for its caller. The
-// caller's token is in the input.
+// Forwarded is an operation that one server sends to another on behalf of a
+// caller. The caller's token is in the input.
 type Forwarded struct {
 	Name   string // of the operation
-	In     []byte // its input, as the wire has it
+	In     []byte // its input in wire format
 	Scope  Scope
-	Remote string // the caller's address; only a server of the cluster is believed
-	RPC    bool   // answer as on the wire; else as JSON
-	View          // of a stream
+	Remote string // the caller's address; trusted only from a server of the cluster
+	RPC    bool   // answer in wire format instead of JSON
+	View          // for a stream
 }
 
-// Wait returns how much more time than another call this one has: what its
-// operation may wait, whatever that is.
+// Wait returns how long the operation may wait, which is added to the time
+// limit of the call.
 func (*Forwarded) Wait() time.Duration { return MaxWait + MaxWait/16 }
 
-// Answer is what came of a forwarded operation.
+// Answer is the result of a forwarded operation.
 type Answer struct {
 	Meta
-	Body  []byte // what the operation answers, in the form that was wanted
-	Also  bool   // it answers with the other status that it has
-	Large bool   // a read whose answer is too large for one message, and comes as a stream
+	Body  []byte // the answer, in the requested form
+	Also  bool   // the operation answered with its second status
+	Large bool   // the answer is too large for one message and must be read as a stream
 	Failure
 }
 
-// Failure is why an operation failed; the zero value is that it did not.
+// Failure is why an operation failed; the zero value means that it did not.
 type Failure struct {
 	Kind      berth.Kind // of the error; "" is a fault of the server
 	Code      berth.Code // of the error, "" if it has none
 	Error     string
-	NotLeader bool // it was sent to the leader, and this server does not lead: nothing was done
+	NotLeader bool // it was meant for the leader, which this server is not; nothing was done
 }
 
-// StreamHead begins the answer to a forwarded operation that is a stream, or
-// asks for the body of its request.
+// StreamHead begins the answer to a forwarded stream operation, or asks for the
+// body of its request.
 type StreamHead struct {
 	Continue bool // send the body; another head follows
 	Status   int
@@ -65,8 +65,9 @@ type StreamHead struct {
 	Failure
 }
 
-// How operations get to the server that answers them. What agents forward is
-// what people ask them over HTTP, and is answered with the rights of those.
+// The operations that carry other operations to the server that answers them.
+// Agents forward requests that they received over HTTP; they are answered with
+// the rights of the original caller.
 var (
 	Forward            = define[Forwarded, Answer]("server.forward", "", "Server.Forward", acl.Server, acl.NoSpace, servers)
 	ForwardStream      = define[Forwarded, StreamHead]("server.forward_stream", "", "Server.ForwardStream", acl.Server, acl.NoSpace, servers)

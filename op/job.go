@@ -16,7 +16,7 @@ type Job struct {
 	UID               string    // j-…; names this incarnation of the job
 	Deletion          *Deletion `json:",omitempty"` // while it is being deleted in the foreground
 
-	// Of stream jobs alone: see StreamStanding.
+	// Only for stream jobs; see StreamStanding.
 	StreamID   uint64    `json:",omitempty"`
 	Phase      string    `json:",omitempty"`
 	Generation *uint64   `json:",omitempty"`
@@ -57,9 +57,9 @@ type JobSummary struct {
 	ModifyIndex uint64
 }
 
-// GroupSummary counts a group's allocations by how they fare.
+// GroupSummary counts a group's allocations by state.
 type GroupSummary struct {
-	Queued   int // wait for a place
+	Queued   int // waiting to be placed
 	Complete int
 	Failed   int
 	Running  int
@@ -78,11 +78,11 @@ type ChildrenSummary struct {
 // JobRef names a job.
 type JobRef struct {
 	JobID   string
-	Version *uint64 `query:"version"` // of ReadJob alone; nil is the newest
+	Version *uint64 `query:"version"` // only for ReadJob; nil is the newest
 	Query
 }
 
-// JobsQuery asks for the jobs of a namespace, or with * of all.
+// JobsQuery asks for the jobs of a namespace, or of all with *.
 type JobsQuery struct {
 	Meta bool `query:"meta"`
 	Query
@@ -91,18 +91,18 @@ type JobsQuery struct {
 // JobAllocsQuery asks for the allocations of a job.
 type JobAllocsQuery struct {
 	JobID string
-	All   bool `query:"all"` // those of earlier jobs of the same name too
+	All   bool `query:"all"` // also those of earlier jobs with this ID
 	Query
 }
 
-// RegisterJob asks for a job to be made or changed. Job is the text as it
-// came; the API turns it into a job through admit.DecodeJob.
+// RegisterJob asks for a job to be created or changed. Job is the body as
+// received; the API decodes it with admit.DecodeJob.
 type RegisterJob struct {
-	JobID             string // over HTTP: of the path, "" on /v1/jobs
+	JobID             string // over HTTP: from the path, "" on /v1/jobs
 	Job               decode.RawTree
 	Submission        *berth.JobSubmission
 	EnforceIndex      bool
-	JobModifyIndex    uint64 // with EnforceIndex: register only if the job is at this index; 0: only if there is none
+	JobModifyIndex    uint64 // with EnforceIndex: register only if the job is at this index; 0: only if there is no such job
 	PolicyOverride    bool
 	PreserveCounts    bool // keep the counts of groups that exist
 	PreserveResources bool // keep the resources of tasks that exist
@@ -110,11 +110,11 @@ type RegisterJob struct {
 	Write
 }
 
-// Shape wraps a body that is a job into one that holds a job: job files in JSON
-// have both forms, and people send both.
+// Shape wraps a body that is a job itself into {"Job": …}. Job files in JSON
+// have both forms, and clients send both.
 func (*RegisterJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
-// Shape does what that of RegisterJob does.
+// Shape accepts both forms of a body, like that of RegisterJob.
 func (*ValidateJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // holding wraps a body that looks like a job, by its ID or its groups, into
@@ -149,10 +149,10 @@ type StopJob struct {
 	Global          bool   `query:"global"`
 	EvalPriority    int    `query:"eval_priority"`
 	NoShutdownDelay bool   `query:"no_shutdown_delay"`
-	UID             string `query:"uid"`         // only this incarnation
-	Propagation     string `query:"propagation"` // with Purge: what becomes of what the job owns; "" is background
-	Wait            string `query:"wait"`        // with Purge in the foreground: how long to wait until the job has gone, as 30s
-	Force           bool   `query:"force"`       // with Purge in the foreground: wait for no allocation; it takes the right to manage
+	UID             string `query:"uid"`         // stop only this incarnation
+	Propagation     string `query:"propagation"` // with Purge: how the objects it owns are deleted; "" is background
+	Wait            string `query:"wait"`        // with Purge in the foreground: how long to wait for the deletion, such as 30s
+	Force           bool   `query:"force"`       // with Purge in the foreground: do not wait for allocations; requires acl.Management
 	Write
 }
 
@@ -161,31 +161,31 @@ type JobStopped struct {
 	EvalID          berth.EvalID
 	EvalCreateIndex uint64
 	JobModifyIndex  uint64
-	Deletion        *Deletion `json:",omitempty"` // of a job that is being deleted and has not gone yet
+	Deletion        *Deletion `json:",omitempty"` // of a job whose deletion is not complete yet
 	Meta
 }
 
-// EvaluateJob asks for a job to be looked at again by its scheduler.
+// EvaluateJob asks for a new evaluation of a job.
 type EvaluateJob struct {
 	JobID       string
 	EvalOptions EvalOptions
 	Write
 }
 
-// EvalOptions say how a job is to be looked at.
+// EvalOptions are the options of EvaluateJob.
 type EvalOptions struct {
-	ForceReschedule bool // replace what failed at once, where rescheduling is on
+	ForceReschedule bool // replace failed allocations at once, where rescheduling is enabled
 }
 
-// ParseJob asks for a job file to be turned into a job.
+// ParseJob asks for a job file to be converted into a job.
 type ParseJob struct {
 	JobHCL       string
 	Variables    string // the text of a variable file
-	Canonicalize bool   // accepted; the answer always has its defaults filled in
+	Canonicalize bool   // no effect: defaults are always filled in
 	Write
 }
 
-// ValidateJob asks what is wrong with a job.
+// ValidateJob asks for the problems of a job.
 type ValidateJob struct {
 	Job decode.RawTree
 	Write

@@ -9,12 +9,12 @@ import (
 	"berth/internal/diff"
 )
 
-// PlanJob asks what would become of a job if it were registered now. Nothing
-// is written. Job is the text as it came, as in RegisterJob.
+// PlanJob asks what registering a job would change. Nothing is written. Job is
+// the body as received, as in RegisterJob.
 type PlanJob struct {
 	JobID          string
 	Job            decode.RawTree
-	Diff           bool // say what differs from the job as it is
+	Diff           bool // include the difference from the present job
 	PolicyOverride bool
 	Write
 }
@@ -24,25 +24,25 @@ func (*PlanJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
 // JobPlanned answers PlanJob.
 type JobPlanned struct {
-	JobModifyIndex     uint64 // of the job as it is, what to register with; 0 if there is no job
-	CreatedEvals       []Eval // that the first decision leads to: what waits for room, or for a time
+	JobModifyIndex     uint64 // of the present job, to be used in RegisterJob; 0 if there is no job
+	CreatedEvals       []Eval // follow-ups of the first evaluation, which wait for capacity or for a time
 	Diff               *diff.JobDiff
 	Annotations        *PlanAnnotations
-	FailedTGAllocs     map[string]*berth.AllocMetric // by group: why something finds no place
+	FailedTGAllocs     map[string]*berth.AllocMetric // by group: why something cannot be placed
 	NextPeriodicLaunch time.Time
-	Changes            map[string]GroupChanges // by group: what is done to allocations, exactly
+	Changes            map[string]GroupChanges // by group: exactly what happens to allocations
 	Warnings           string
 	Meta
 }
 
-// PlanAnnotations say what a scheduler would do.
+// PlanAnnotations summarize what the scheduler would do.
 type PlanAnnotations struct {
 	DesiredTGUpdates map[string]*DesiredUpdates
 	PreemptedAllocs  []AllocStub
 }
 
-// DesiredUpdates counts what should become of a group's instances, whether
-// there is room for it or not. None is counted twice.
+// DesiredUpdates counts what should happen to a group's instances, even where
+// capacity is missing. Each counts once.
 type DesiredUpdates struct {
 	Ignore            uint64
 	Place             uint64
@@ -51,23 +51,23 @@ type DesiredUpdates struct {
 	InPlaceUpdate     uint64
 	DestructiveUpdate uint64
 	Canary            uint64
-	Preemptions       uint64 // allocations of other jobs that make room
+	Preemptions       uint64 // allocations of other jobs that would be preempted
 	Disconnect        uint64
 	Reconnect         uint64
 	RescheduleNow     uint64
 	RescheduleLater   uint64
 }
 
-// GroupChanges counts what the first decision does to a group's allocations. A
-// replacement is one that is destroyed and one that is created.
+// GroupChanges counts what the first evaluation does to a group's allocations.
+// A replacement counts as one destroyed and one created.
 type GroupChanges struct {
 	Created   int
-	Destroyed int // were to run, and are told to stop or given up as lost
+	Destroyed int // told to stop, or given up as lost
 	Updated   int // in place
-	Migrated  int // of those destroyed: are moved off their node
-	Kept      int // go on as they are
-	Queued    int // find no place
-	Evicted   int // of other jobs
+	Migrated  int // how many of Destroyed are moved off their node
+	Kept      int // unchanged
+	Queued    int // cannot be placed
+	Evicted   int // victims, which are allocations of other jobs
 }
 
 // Plan is the dry run of a registration.

@@ -17,32 +17,33 @@ type JobVersionsQuery struct {
 	Query
 }
 
-// JobVersions answers it, newest first. Diffs are in the order of Versions;
-// the oldest has none, unless all are compared with one.
+// JobVersions answers JobVersionsQuery, newest first. Diffs are in the order of
+// Versions; the oldest has none, unless all are compared with one version.
 type JobVersions struct {
 	Versions []Job
 	Diffs    []*diff.JobDiff
 	Meta
 }
 
-// SubmissionQuery asks for the text that a version of a job was made from.
+// SubmissionQuery asks for the job source of a version.
 type SubmissionQuery struct {
 	JobID   string
 	Version *uint64 `query:"version"`
 	Query
 }
 
-// RevertJob asks for a job to become what one of its versions was.
+// RevertJob asks for a job to be registered again as it was in an earlier
+// version.
 type RevertJob struct {
 	JobID               string
 	JobVersion          uint64
-	EnforcePriorVersion *uint64 // if set, only if the job is at this version
-	ConsulToken         string  // of older clients; nothing follows from it
+	EnforcePriorVersion *uint64 // revert only if the job is at this version; nil is any
+	ConsulToken         string  // sent by older clients; ignored
 	VaultToken          string
 	Write
 }
 
-// SetStability asks for a version of a job to be marked as stable, or not.
+// SetStability asks for a job version to be marked as stable or not stable.
 type SetStability struct {
 	JobID      string
 	JobVersion uint64
@@ -50,30 +51,31 @@ type SetStability struct {
 	Write
 }
 
-// StabilitySet answers it.
+// StabilitySet answers SetStability.
 type StabilitySet struct {
 	JobModifyIndex uint64
 	Meta
 }
 
-// TagJobVersion asks for a version of a job to be named, and kept.
+// TagJobVersion asks for a job version to be tagged with a name. Tagged
+// versions are kept.
 type TagJobVersion struct {
 	JobID       string
 	TagName     string
 	Version     uint64
-	Latest      bool // with Version 0: the newest
+	Latest      bool // with Version 0: tag the newest version
 	Description string
 	Write
 }
 
-// UntagJobVersion takes the name away.
+// UntagJobVersion asks for a tag to be removed.
 type UntagJobVersion struct {
 	JobID   string
 	TagName string
 	Write
 }
 
-// VersionTagged answers both.
+// VersionTagged answers TagJobVersion and UntagJobVersion.
 type VersionTagged struct {
 	Name        string
 	Description string
@@ -81,7 +83,7 @@ type VersionTagged struct {
 	Meta
 }
 
-// The operations on versions of jobs.
+// The operations on job versions.
 var (
 	ListVersions   = define[JobVersionsQuery, JobVersions]("job.versions", "GET /v1/job/{JobID}/versions", "", acl.ReadJob, acl.QuerySpace)
 	ReadSubmission = define[SubmissionQuery, berth.JobSubmission]("job.submission", "GET /v1/job/{JobID}/submission", "", acl.ReadJob, acl.QuerySpace)

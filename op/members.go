@@ -11,48 +11,47 @@ type Members struct {
 	Members      []AgentMember
 }
 
-// JoinServers asks a server to join the gossip of others.
+// JoinServers asks a server to join the gossip of other servers.
 type JoinServers struct {
 	Addresses []string `query:"address"` // host, or host:port
 	Write
 }
 
-// ServersJoined answers JoinServers. It is an answer, not an error, that none
-// was joined.
+// ServersJoined answers JoinServers, even if no server could be joined.
 type ServersJoined struct {
 	NumJoined int    `json:"num_joined"`
 	Error     string `json:"error"`
 }
 
-// ForceLeave asks for a server that failed to be taken for one that left.
+// ForceLeave asks for a failed server to be treated as one that left.
 type ForceLeave struct {
 	Node  string `query:"node"`  // the name of the member
-	Prune bool   `query:"prune"` // forget it at once as well
+	Prune bool   `query:"prune"` // also remove it from the list at once
 	Write
 }
 
-// GossipKey names a key of the gossip.
+// GossipKey names an encryption key of the gossip.
 type GossipKey struct {
 	Key string // in base64
 	Write
 }
 
-// Keyring is what the servers said of their keys.
+// Keyring is what the servers answered about their keys.
 type Keyring struct {
-	Messages    map[string]string // of servers that could not do what was asked, by name
-	Keys        map[string]int    // how many servers hold a key
-	PrimaryKeys map[string]int    // how many send with it
-	NumNodes    int               // how many were asked
+	Messages    map[string]string // errors, by the name of the server
+	Keys        map[string]int    // how many servers have each key
+	PrimaryKeys map[string]int    // how many servers encrypt with each key
+	NumNodes    int               // number of servers asked
 }
 
-// SetServers tells a node's agent where servers are.
+// SetServers replaces the servers that a client knows.
 type SetServers struct {
 	Addresses []string `query:"address"` // host, or host:port
 	Write
 }
 
-// The operations on who is in the cluster. All are about the agent that is
-// asked, though the gossip carries what it does to the others.
+// The operations on membership. All act on the agent that is asked; gossip
+// carries the effects to the others.
 var (
 	ListMembers   = define[Query, Members]("agent.members", "GET /v1/agent/members", "", acl.NodeRead, acl.NoSpace, local)
 	Join          = define[JoinServers, ServersJoined]("agent.join", "PUT /v1/agent/join", "", acl.OperatorWrite, acl.NoSpace, local)

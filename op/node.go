@@ -48,11 +48,11 @@ type NodesQuery struct {
 	Query
 }
 
-// UpdateDrain asks for a node to be emptied, or for that to end.
+// UpdateDrain asks for a drain of a node to begin or end.
 type UpdateDrain struct {
 	NodeID       string
-	DrainSpec    *berth.DrainSpec // nil: the node is not to be drained any more
-	MarkEligible bool             // without DrainSpec: it takes new work again
+	DrainSpec    *berth.DrainSpec // nil: end the drain
+	MarkEligible bool             // without DrainSpec: make the node eligible again
 	Meta         map[string]string
 	Write
 }
@@ -65,28 +65,29 @@ var (
 	NodeAllocs = define[NodeRef, []Alloc]("node.allocations", "GET /v1/node/{NodeID}/allocations", "", acl.NodeRead, acl.NodeSpace)
 )
 
-// What agents call, in the protocol of Nomad's client agents.
+// The rest of this file is what agents call, in the protocol of Nomad's client
+// agents.
 
-// RegisterNode tells servers what a node is and has.
+// RegisterNode creates or updates a node with its fingerprint.
 type RegisterNode struct {
 	Node      *berth.Node
 	NodeEvent *berth.NodeEvent
 	Write
 }
 
-// BeatNode is a heartbeat, and tells how the node is.
+// BeatNode is a heartbeat with the node's status.
 type BeatNode struct {
 	NodeID    berth.NodeID
 	Status    string
 	UpdatedAt int64 // s since 1970
 	NodeEvent *berth.NodeEvent
-	SecretID  string // beside Write.AuthToken, which older agents leave empty
+	SecretID  string // sent in addition to Write.AuthToken, which older agents leave empty
 	Write
 }
 
 // NodeAnswer answers RegisterNode and BeatNode.
 type NodeAnswer struct {
-	HeartbeatTTL          time.Duration // beat again within this
+	HeartbeatTTL          time.Duration // the next heartbeat is due within this time
 	EvalIDs               []berth.EvalID
 	EvalCreateIndex       uint64
 	NodeModifyIndex       uint64
@@ -97,13 +98,13 @@ type NodeAnswer struct {
 	Meta
 }
 
-// ServerAddr is where a server can be reached.
+// ServerAddr is the address of a server.
 type ServerAddr struct {
 	RPCAdvertiseAddr string
 	Datacenter       string
 }
 
-// NodeAllocIndexes asks which allocations a node has, and waits for a change.
+// NodeAllocIndexes asks which allocations a node has. It is a blocking query.
 type NodeAllocIndexes struct {
 	NodeID   berth.NodeID
 	SecretID string
@@ -111,34 +112,35 @@ type NodeAllocIndexes struct {
 }
 
 // NodeAllocIndexesAnswer maps allocations to their AllocModifyIndex. An agent
-// fetches those whose index grew, and removes those that are gone.
+// fetches those whose index grew and removes those that are missing.
 type NodeAllocIndexesAnswer struct {
 	Allocs        map[string]uint64
 	MigrateTokens map[string]string
 	Meta
 }
 
-// GetAllocs asks for allocations as a whole. It waits until the server's state
-// is at MinQueryIndex.
+// GetAllocs asks for complete allocations. It waits until the server's state
+// has reached MinQueryIndex.
 type GetAllocs struct {
 	AllocIDs []string
 	SecretID string
 	Query
 }
 
-// GetAllocsAnswer holds the allocations that exist and are the node's.
+// GetAllocsAnswer holds those of the allocations that exist and belong to the
+// node.
 type GetAllocsAnswer struct {
 	Allocs []*Alloc
 	Meta
 }
 
-// ReportAllocs tells how allocations of one node fare.
+// ReportAllocs reports the client status of allocations of one node.
 type ReportAllocs struct {
 	Alloc []*AllocReport
 	Write
 }
 
-// AllocReport is how one allocation fares.
+// AllocReport is what a client reports about one allocation.
 type AllocReport struct {
 	ID                berth.AllocID
 	NodeID            berth.NodeID
@@ -151,10 +153,10 @@ type AllocReport struct {
 	NetworkStatus     *berth.AllocNetworkStatus
 }
 
-// WriteAnswer answers a write of which only the index is told.
+// WriteAnswer answers a write that has no result except its index.
 type WriteAnswer struct{ Meta }
 
-// EmitEvents adds to the events of nodes.
+// EmitEvents adds node events.
 type EmitEvents struct {
 	NodeEvents map[string][]*berth.NodeEvent
 	Write

@@ -28,24 +28,24 @@ type PoolNodesQuery struct {
 	Query
 }
 
-// PoolJobsQuery asks for the jobs in a node pool, of a namespace or with * of
-// all.
+// PoolJobsQuery asks for the jobs in a node pool, of one namespace or of all
+// with *.
 type PoolJobsQuery struct {
 	PoolName string
 	Meta     bool `query:"meta"`
 	Query
 }
 
-// WriteNodePool asks for a node pool to be made or changed: all of it, what is
-// left out is as if it never was said.
+// WriteNodePool asks for a node pool to be created or replaced. Fields that are
+// left out are reset.
 type WriteNodePool struct {
-	PoolName string // over HTTP: of the path, "" on /v1/node/pools
+	PoolName string // over HTTP: from the path, "" on /v1/node/pools
 	berth.NodePool
 	Write
 }
 
-// Shape leaves out a NodeIdentityTTL without text: that is how Nomad's clients
-// say that they say nothing of it.
+// Shape drops an empty NodeIdentityTTL, which Nomad's clients send when it is
+// not set.
 func (*WriteNodePool) Shape(body decode.Tree) decode.Tree {
 	for name, v := range body {
 		if strings.EqualFold(name, "NodeIdentityTTL") && v == "" {
@@ -55,7 +55,7 @@ func (*WriteNodePool) Shape(body decode.Tree) decode.Tree {
 	return body
 }
 
-// DeleteNodePool asks for a node pool to be forgotten.
+// DeleteNodePool asks for a node pool to be deleted.
 type DeleteNodePool struct {
 	PoolName string
 	Write

@@ -8,55 +8,55 @@ import (
 // Deletion says how an object is being deleted.
 type Deletion struct {
 	berth.Deletion
-	Blocking int // how many of what it owns, or what that owns, must go before it
+	Blocking int // how many objects below it must be deleted first
 }
 
-// Resource is an object as one that is owned, or owns others.
+// Resource is any object, with its owners.
 type Resource struct {
 	Kind        string // Job, Allocation, or one of berth.StreamKinds
 	Namespace   string
 	Name        string
 	ID          string `json:",omitempty"` // of an allocation
-	UID         string // for ever this object's, whatever its name
+	UID         string // never used for another object
 	OwnerRefs   []berth.OwnerRef
-	Generation  uint64 // of a stream job, of what it owns and what that does; else the version of the job
-	Status      string // of a job, the client status of an allocation, or the connectivity of a processing element
+	Generation  uint64 // in a stream job: the generation; else the version of the job
+	Status      string // of a job; for an allocation its client status, for a processing element its connectivity
 	Phase       string `json:",omitempty"` // of a stream job
-	LaunchCount uint64 `json:",omitempty"` // of a processing element, or the launch that its allocation is of
-	// Nodes are, of a host pool that has nodes of its own, which: in the order in
+	LaunchCount uint64 `json:",omitempty"` // of a processing element; for its allocation, the launch it belongs to
+	// Nodes are the nodes of a host pool that has its own, in the order in
 	// which pool_host counts them.
 	Nodes []berth.NodeID `json:",omitempty"`
-	// Addresses are, of an endpoint, where the ports of its processing element
-	// are reached, by their labels; none while that does not run.
+	// Addresses are the addresses of an endpoint by port label; empty while
+	// its processing element does not run.
 	Addresses   map[string]string `json:",omitempty"`
-	Orphaned    bool              `json:",omitempty"` // its owner is gone and left it to itself
+	Orphaned    bool              `json:",omitempty"` // its owner was deleted without it
 	CreateIndex uint64
 	ModifyIndex uint64
 	Deletion    *Deletion `json:",omitempty"`
 }
 
-// ResourcesQuery asks for objects: all that fit what is said. Of allocations
-// those that have ended are left out unless it asks for their kind alone: they
-// are kept to be looked at, and hold nothing.
+// ResourcesQuery asks for the objects that meet all its conditions. Allocations
+// that have ended are included only if Kind is Allocation: they are kept for
+// inspection and use nothing.
 type ResourcesQuery struct {
 	Kind      string `query:"kind"`      // "" is all
-	Job       string `query:"job"`       // a job's ID: the job, and what jobs of that ID own or left
-	Owner     string `query:"owner"`     // the UID of what owns them, be it there or not
-	Recursive bool   `query:"recursive"` // with Owner: also what those own
-	Orphaned  bool   `query:"orphaned"`  // that were left to themselves
+	Job       string `query:"job"`       // a job's ID: that job, and what jobs with that ID own or orphaned
+	Owner     string `query:"owner"`     // UID of their owner, which need not exist any more
+	Recursive bool   `query:"recursive"` // with Owner: also what the results own
+	Orphaned  bool   `query:"orphaned"`  // only orphaned objects
 	Query
 }
 
-// DeleteResource asks for an object to be deleted: a job, what a stream job
-// owns, an allocation of such, or one that was left to itself.
+// DeleteResource asks for an object to be deleted: a job, an object of a stream
+// job, an allocation of one, or an orphaned object.
 type DeleteResource struct {
 	UID         string
 	Propagation string `query:"propagation"` // "" is background
 	Write
 }
 
-// The operations on objects of any kind. To delete a job takes the right to
-// submit one as well.
+// The operations on objects of any kind. Deleting a job also requires the right
+// to submit jobs.
 var (
 	ListResources  = define[ResourcesQuery, []Resource]("resource.list", "GET /v1/resources", "", acl.ReadJob, acl.QuerySpace)
 	RemoveResource = define[DeleteResource, AllocStopped]("resource.delete", "DELETE /v1/resource/{UID}", "", acl.AllocLifecycle, acl.QuerySpace)

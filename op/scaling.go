@@ -5,21 +5,21 @@ import (
 	"berth/internal/acl"
 )
 
-// ScaleJob asks for the count of a group to be changed, or for a message of
-// who scales to be noted.
+// ScaleJob asks for the count of a group to be changed, or for a message of the
+// autoscaler to be recorded.
 type ScaleJob struct {
 	JobID          string
-	Count          *int64            // nil: nothing is changed
-	Target         map[string]string // Group names the group
+	Count          *int64            // nil: only the message is recorded
+	Target         map[string]string // the key Group names the group
 	Message        string
-	Error          bool // the message tells of a failure
+	Error          bool // the message reports a failure
 	Meta           map[string]any
 	PolicyOverride bool
-	JobModifyIndex uint64 // if not 0, only if the job is at this index
+	JobModifyIndex uint64 // scale only if the job is at this index; 0 is any
 	Write
 }
 
-// JobScale says how the groups of a job are scaled.
+// JobScale is how the groups of a job are scaled.
 type JobScale struct {
 	JobID          berth.JobID
 	Namespace      string
@@ -29,18 +29,18 @@ type JobScale struct {
 	TaskGroups     map[string]GroupScale
 }
 
-// GroupScale counts the allocations of a group, and lists what was done to its
+// GroupScale counts the allocations of a group and lists the changes of its
 // count, newest first.
 type GroupScale struct {
 	Desired   int
-	Placed    int // that should run and have not ended
+	Placed    int // allocations that should run and have not ended
 	Running   int
 	Healthy   int
 	Unhealthy int
 	Events    []ScalingEvent
 }
 
-// ScalingEvent is one change of a count, or a message.
+// ScalingEvent is a change of a count, or a message.
 type ScalingEvent struct {
 	Time          uint64 // ns since 1970
 	Count         *int64
@@ -52,8 +52,8 @@ type ScalingEvent struct {
 	CreateIndex   uint64
 }
 
-// PoliciesQuery asks for the scaling policies of a namespace, or of one job,
-// or of one type.
+// PoliciesQuery asks for the scaling policies of a namespace, of one job, or of
+// one type.
 type PoliciesQuery struct {
 	Job  string `query:"job"`
 	Type string `query:"type"`
@@ -76,7 +76,7 @@ type PolicyRef struct {
 	Query
 }
 
-// The operations of scaling.
+// The operations on scaling.
 var (
 	Scale        = define[ScaleJob, JobRegistered]("job.scale", "PUT /v1/job/{JobID}/scale", "", acl.ScaleJob, acl.QuerySpace)
 	ReadScale    = define[JobRef, JobScale]("job.scaling", "GET /v1/job/{JobID}/scale", "", acl.ReadJobScaling, acl.QuerySpace)

@@ -7,85 +7,85 @@ import (
 	"berth/internal/acl"
 )
 
-// Safe is the answer to ReadIndex: the Raft index up to which a server's state
-// must have come to hold all that was answered before the question.
+// Safe answers ReadIndex: the Raft index that a server's state must have
+// reached to contain every write acknowledged before the call.
 type Safe struct{ Index uint64 }
 
-// BootstrapStatus is what a server tells of itself before there is a cluster.
+// BootstrapStatus is what servers ask each other before there is a cluster.
 type BootstrapStatus struct {
 	ID           string
-	Bootstrapped bool     // it has a log: there is a cluster, or there was one
-	Founders     []string // IDs of the servers that it would bootstrap with, in order; none if it sees too few, or there has been a leader
+	Bootstrapped bool     // it has a log, so there is or was a cluster
+	Founders     []string // IDs of the servers that it would bootstrap with, in order; empty if it sees too few, or there was a leader before
 	Peers        []string // IDs in its newest Raft configuration, in order
 }
 
-// LogPosition is how far the log of a server is.
+// LogPosition is the end of a server's log.
 type LogPosition struct {
-	LastContact         time.Duration // since it heard the leader; an hour at least if it knows none
+	LastContact         time.Duration // since it last heard from the leader; at least an hour if it knows no leader
 	LastTerm, LastIndex uint64
 }
 
 // NodeID names a node.
 type NodeID struct{ NodeID berth.NodeID }
 
-// Connected reports whether the agent of a node has a session to the server
+// Connected reports whether the agent of a node has a session with the server
 // that is asked.
 type Connected struct{ Connected bool }
 
-// Relay is a call of a node's agent by way of the server that it is connected
-// to.
+// Relay is a call to a node's agent through the server that has a session with
+// it.
 type Relay struct {
 	NodeID berth.NodeID
 	Method string // the RPC name of an operation that agents serve
-	Arg    []byte // its input, as the wire has it
+	Arg    []byte // its input in wire format
 }
 
-// Relayed is the answer of the agent, as the wire has it.
+// Relayed is the agent's answer in wire format.
 type Relayed struct{ Answer []byte }
 
-// DequeueEvals asks for evaluations to decide. As a blocking query it waits for
-// some.
+// DequeueEvals asks for evaluations to process. As a blocking query it waits
+// until there are some.
 type DequeueEvals struct {
 	Query
-	Schedulers []string // the types that the worker can decide
-	Most       int
-	// Life is one run of the workers of a server. Workers of another life hold
-	// nothing of what was handed out before, whether the answers arrived or not.
+	Schedulers []string // the types that the worker can process
+	Most       int      // how many evaluations at most
+	// Life identifies one run of a server's workers. Evaluations handed to
+	// an earlier life are free again, even if that answer arrived.
 	Life uint64
 }
 
-// DequeuedEvals is what a worker gets. It must not decide on a state before
-// Index.
+// DequeuedEvals answers DequeueEvals. A worker must process them on a state at
+// Index or later.
 type DequeuedEvals struct {
 	Term  uint64
 	Index uint64
 	Evals []DequeuedEval
 }
 
-// DequeuedEval is an evaluation that was handed out. Its row is in the state.
+// DequeuedEval is an evaluation that was handed out; its row is in the state.
 type DequeuedEval struct {
 	EvalID             berth.EvalID
-	Token              berth.Token
-	Enqueued, Dequeued int64 // ns since 1970, by the leader's clock
-	Count              int
+	Token              berth.Token // proves that the worker still holds it
+	Enqueued, Dequeued int64       // ns since 1970, by the leader's clock
+	Count              int         // how often it was handed out, including this time
 }
 
-// SettleEval says of an evaluation that its worker is done with it, or could
-// not decide it.
+// SettleEval ends the work on an evaluation: it is done, or with EvalNack it
+// must be handed out again.
 type SettleEval struct {
 	Term   uint64
 	EvalID berth.EvalID
 	Token  berth.Token
 }
 
-// SubmitPlan hands in a plan in the form in which state.ApplyPlan travels.
+// SubmitPlan submits a plan, encoded like state.ApplyPlan.
 type SubmitPlan struct {
 	SettleEval
 	Plan []byte
 }
 
-// PlanSubmitted is what became of a plan, once that is safe. The next decision on
-// the same evaluation must be made on a state that is not before Index.
+// PlanSubmitted is the committed result of a plan. The same evaluation must
+// next be processed on a state at Index or later.
 type PlanSubmitted struct {
 	Index   uint64
 	Refused []berth.Refusal // placements that did not fit

@@ -11,8 +11,7 @@ type ServiceList struct {
 	Services  []ServiceStub
 }
 
-// ServiceStub is a service in a list, with the tags that any of its instances
-// has.
+// ServiceStub is a service in a list, with the tags of all its instances.
 type ServiceStub struct {
 	ServiceName string
 	Tags        []string
@@ -21,7 +20,7 @@ type ServiceStub struct {
 // ServiceQuery asks for the instances of a service.
 type ServiceQuery struct {
 	ServiceName string
-	Choose      string `query:"choose"` // "2|key": this many of them, the same for the same key
+	Choose      string `query:"choose"` // "2|key": return two of them, always the same for the same key
 	Query
 }
 
@@ -31,7 +30,7 @@ type JobServicesQuery struct {
 	Query
 }
 
-// DeleteService asks for a registration to be taken out.
+// DeleteService asks for a service registration to be deleted.
 type DeleteService struct {
 	ServiceName string
 	ServiceID   string
@@ -48,25 +47,25 @@ var (
 	AllocChecks   = define[AllocRef, map[string]CheckStatus]("alloc.checks", "GET /v1/client/allocation/{AllocID}/checks", "", acl.ReadJob, acl.AllocSpace, local)
 )
 
-// Checks is how the checks of an allocation last went, by ID, as an agent
+// Checks holds the last results of an allocation's checks, by ID, as an agent
 // answers a server.
 type Checks struct{ Results map[string]CheckStatus }
 
-// CheckStatus is how a check of a service last went.
+// CheckStatus is the last result of a service check.
 type CheckStatus struct {
 	ID         string
-	Check      string // its name
+	Check      string // name of the check
 	Group      string // job.group[index]
-	Mode       string // healthiness, or readiness of one that health does not depend on
+	Mode       string // healthiness, or readiness if health does not depend on the check
 	Output     string
 	Service    string
 	Task       string
 	Status     string // success, failure or pending
-	StatusCode int    // of HTTP
+	StatusCode int    // HTTP status
 	Timestamp  int64  // s since 1970
 }
 
-// What agents call.
+// The rest of this file is what agents call.
 
 // UpsertServices creates or updates registrations of services.
 type UpsertServices struct {
@@ -74,7 +73,7 @@ type UpsertServices struct {
 	Write
 }
 
-// DeleteServiceByID takes a registration out.
+// DeleteServiceByID deletes a registration.
 type DeleteServiceByID struct {
 	ID string
 	Write

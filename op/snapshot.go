@@ -12,24 +12,24 @@ type SnapshotRestored struct {
 	Meta
 }
 
-// HeaderDigest is the header in which a snapshot's checksum stands:
-// "sha-256=" and the SHA-256 of all its bytes, in base64.
+// HeaderDigest is the header with a snapshot's checksum: "sha-256=" and the
+// SHA-256 of all its bytes in base64.
 const HeaderDigest = "Digest"
 
 // StateHashQuery asks for the hash of the state of the server that is asked.
 type StateHashQuery struct {
-	Index uint64 `query:"index"` // wait until the state has come this far
+	Index uint64 `query:"index"` // wait until the state has reached this index
 	Query
 }
 
-// StateHash answers ReadStateHash. Servers whose hashes differ at one index do
-// not have the same state.
+// StateHash answers ReadStateHash. Servers whose hashes differ at the same
+// index have different states.
 type StateHash struct {
 	Index uint64
 	Hash  string // 16 hexadecimal digits
 }
 
-// The operations on the state as a whole. A snapshot comes and goes as bytes.
+// The operations on the whole state. Snapshots travel as bytes.
 var (
 	ReadSnapshot  = define[Query, Nothing]("snapshot.read", "GET /v1/operator/snapshot", "", acl.Management, acl.NoSpace, leader, bytes)
 	WriteSnapshot = define[RestoreSnapshot, SnapshotRestored]("snapshot.write", "PUT /v1/operator/snapshot", "", acl.Management, acl.NoSpace, bytes)

@@ -5,47 +5,48 @@ import (
 	"berth/internal/acl"
 )
 
-// Recovery tells of the incarnations before this one that were given up.
+// Recovery describes the earlier incarnations that were given up.
 type Recovery struct {
 	Count        int
 	Predecessors []string // UIDs, the newest last
-	LastCause    string   // "": none was
+	LastCause    string   // "": none was given up
 }
 
-// StreamStanding says how far the submission of a stream job is. Of the
-// objects it counts, Expected are those that are planned at its generation and
-// Observed those of them that are there as planned.
+// StreamStanding is the progress of a stream job's submission. Expected counts
+// the objects planned at its generation, Observed those of them that exist as
+// planned.
 type StreamStanding struct {
 	JobID      berth.JobID
 	Namespace  string
 	UID        string // of this incarnation
 	StreamID   uint64 // 0: not planned yet
 	Phase      string // Submission, Submitted, Failed or Stopped
-	State      string // what is waited for: plan, wait-configs … submitted
+	State      string // what it waits for: plan, wait-configs … submitted
 	Generation uint64
-	Version    uint64 // of the job that is planned, or is to be if nothing is
-	Newest     uint64 // version of the job; a newer one than Version is planned when that is submitted
+	Version    uint64 // job version that is planned, or will be if none is
+	Newest     uint64 // newest job version; it is planned once Version is submitted
 	Expected   map[string]int
 	Observed   map[string]int
-	Missing    []string // kind and name of what is planned and not there as planned
-	Stale      []string // kind and name of what is there and of an older generation
-	Deadline   int64    // ns since 1970, when this attempt is given up; 0 is never
-	Retries    int      // how many timeouts were recovered from
-	Ready      bool     // submitted, and every processing element runs and has all its connections
+	Missing    []string // kind and name of objects that do not exist as planned
+	Stale      []string // kind and name of objects of an older generation
+	Deadline   int64    // ns since 1970, when this attempt times out; 0 is never
+	Retries    int      // how many timeouts it recovered from
+	Ready      bool     // it is submitted, and every processing element runs with all its connections
 	LastError  string
 	Deletion   *Deletion `json:",omitempty"`
 	Recovery   *Recovery
 }
 
-// PERef names the launch of a processing element that an allocation is of.
+// PERef names the launch of a processing element to which an allocation
+// belongs.
 type PERef struct {
 	Name        string
 	UID         string
 	LaunchCount uint64
-	Zombie      bool `json:",omitempty"` // it failed, another launch followed, and its group wants it kept in sight
+	Zombie      bool `json:",omitempty"` // it failed and was launched again, and its group keeps failed allocations visible
 }
 
-// StatusZombie is the status of an allocation that failed and is kept in sight.
+// StatusZombie is the status of a failed allocation that is kept visible.
 const StatusZombie = "zombie"
 
 // PE is a processing element: one instance of a group of a stream job, which
@@ -56,40 +57,39 @@ type PE struct {
 	Name        string // job.group[index]
 	UID         string
 	OwnerRefs   []berth.OwnerRef // empty: it was left to itself
-	ID          int              // never used again in the incarnation of its job
+	ID          int              // never reused within an incarnation of its job
 	Group       string
 	Index       uint32
 	Region      string
 	Channel     int
-	MaxChannels int                // 0: in no region
-	Placement   *berth.PEPlacement `json:",omitempty"` // as its job is planned; an orphan has none
+	MaxChannels int                // 0: it is in no parallel region
+	Placement   *berth.PEPlacement `json:",omitempty"` // as planned; nil for an orphan
 	Policy      *berth.PEPolicy    `json:",omitempty"`
 	Generation  uint64
-	ContentID   string // of what it was launched with
-	Planned     string // content ID that it is to be launched with
+	ContentID   string // content ID that it was launched with
+	Planned     string // content ID that it should be launched with
 	LaunchCount uint64
-	LaunchIndex uint64 // at which it was launched last
-	Before      string `json:",omitempty"` // UID of the one of its name that a user deleted and that it stands for
-	// Connectivity is which of its connections it said to have: none, partial or
-	// full.
+	LaunchIndex uint64 // index of its last launch
+	Before      string `json:",omitempty"` // UID of the processing element that a user deleted and that it replaces
+	// Connectivity is what it reported about its connections: none, partial
+	// or full.
 	Connectivity string
-	Inputs       []PEPort // static side
+	Inputs       []PEPort // static connections only
 	Outputs      []PEPort
-	Allocation   *PEAlloc `json:",omitempty"` // of its present launch; the newest of it if there are several
-	// Zombies are allocations of earlier launches that failed and are kept in
-	// sight because the group says delete_failed = false, the newest first. They
-	// count for nothing.
+	Allocation   *PEAlloc `json:",omitempty"` // of its present launch; the newest if there are several
+	// Zombies are failed allocations of earlier launches, newest first.
+	// They are kept visible because the group has delete_failed = false,
+	// and affect nothing.
 	Zombies     []PEAlloc `json:",omitempty"`
 	Orphaned    bool      `json:",omitempty"`
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-// PEPort is an input or an output of a processing element, with the static
-// peers on its other side.
+// PEPort is an input or output of a processing element, with its static peers.
 type PEPort struct {
 	Name  string
-	Port  string `json:",omitempty"` // of an input: label of a port of the group's network
+	Port  string `json:",omitempty"` // for an input: label of a port of the group's network
 	Peers []string
 }
 
@@ -103,14 +103,14 @@ type PEAlloc struct {
 	LaunchCount   uint64
 }
 
-// StreamExport is an output of a processing element that other jobs of the
+// StreamExport is an output of a processing element that other jobs in the
 // namespace can import.
 type StreamExport struct {
 	Namespace   string
 	JobID       berth.JobID
 	Name        string // pe/export
 	UID         string
-	OwnerRefs   []berth.OwnerRef // empty: it was left to itself, and nothing imports it
+	OwnerRefs   []berth.OwnerRef // empty: it was orphaned, and nothing imports it
 	PE          string
 	Output      string
 	Application string
@@ -120,13 +120,13 @@ type StreamExport struct {
 	AllowFilter bool
 	Congestion  string
 	Generation  uint64
-	Changed     bool `json:",omitempty"` // while it is there, by a user: the job says something else
+	Changed     bool `json:",omitempty"` // a user changed it, so it differs from the job
 	Orphaned    bool `json:",omitempty"`
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-// StreamImport is an input of a processing element that is fed by exports.
+// StreamImport is an input of a processing element that receives from exports.
 type StreamImport struct {
 	Namespace    string
 	JobID        berth.JobID
@@ -147,14 +147,14 @@ type StreamImport struct {
 	ModifyIndex  uint64
 }
 
-// StreamRoute is one connection from an export to an import, which follows
-// from both: it is not stored.
+// StreamRoute is a connection from an export to an import. It is computed from
+// both, not stored.
 type StreamRoute struct {
 	Namespace string
 	From      RouteEnd // exports
 	To        RouteEnd // imports
 	By        string   // name or property
-	Filter    string   // evaluated by the exporting process
+	Filter    string   // evaluated by the exporting processing element
 }
 
 // RouteEnd is one end of a route.
@@ -163,9 +163,9 @@ type RouteEnd struct {
 	JobUID string
 	PE     string
 	PEUID  string
-	Port   string // output or input
+	Port   string // name of the output or input
 	Name   string // of the export or import
-	UID    string // of that
+	UID    string // of the export or import
 }
 
 // StreamRegion is a parallel region of a stream job.
@@ -173,17 +173,17 @@ type StreamRegion struct {
 	Namespace  string
 	JobID      berth.JobID
 	Name       string
-	UID        string // "": it is not made yet
+	UID        string // "": it does not exist yet
 	Groups     []string
 	Width      int // as requested
-	Planned    int // that is planned at the job's generation; 0: nothing is
+	Planned    int // width planned at the job's generation; 0: nothing is planned
 	Generation uint64
 }
 
-// ResourceTree is an object with all that it owns.
+// ResourceTree is an object with everything it owns.
 type ResourceTree struct {
 	Resource
-	Deleting bool           // it, or what owns it, is being deleted
+	Deleting bool           // it or its owner is being deleted
 	Owns     []ResourceTree `json:",omitempty"`
 }
 
@@ -193,7 +193,7 @@ type StreamJobRef struct {
 	Query
 }
 
-// PEsQuery asks for the processing elements of a namespace, or of a job.
+// PEsQuery asks for the processing elements of a namespace or of a job.
 type PEsQuery struct {
 	Job string `query:"job"`
 	Query
@@ -201,12 +201,12 @@ type PEsQuery struct {
 
 // PEQuery names a processing element.
 type PEQuery struct {
-	PE string // name or UID; of several of a name, that of the job that is there
+	PE string // name or UID; a name means the one of the present job
 	Query
 }
 
-// RoutesQuery asks for routes that begin or end at a job or a processing
-// element; for all of the namespace if it names none.
+// RoutesQuery asks for the routes of a job or a processing element, or for all
+// routes of the namespace.
 type RoutesQuery struct {
 	Job string `query:"job"`
 	PE  string `query:"pe"` // name or UID
@@ -220,14 +220,14 @@ type RegionRef struct {
 	Query
 }
 
-// SetRegion asks for another width of a parallel region, which makes a new
-// version of the job.
+// SetRegion asks for a new width of a parallel region, which creates a new job
+// version.
 type SetRegion struct {
 	JobID          string
 	Region         string
 	Width          int
-	UID            string // if it is not "", only of this incarnation of the job
-	JobModifyIndex uint64 // if it is not 0, only if the job is at this index
+	UID            string // only for this incarnation of the job; "" is any
+	JobModifyIndex uint64 // only if the job is at this index; 0 is any
 	Write
 }
 
@@ -239,34 +239,34 @@ type RegionSet struct {
 	Meta
 }
 
-// SetExport asks for other properties of an export by properties.
+// SetExport asks for new properties of an export that has properties.
 type SetExport struct {
 	Export     string // name, pe/export, or UID
 	Properties map[string]any
 	Write
 }
 
-// SetFilter asks for another filter of an import.
+// SetFilter asks for a new filter of an import.
 type SetFilter struct {
 	Import string  // name, pe/import, or UID
-	Filter *string // "" is none
+	Filter *string // "" is no filter
 	Write
 }
 
-// SetSubscription asks for another subscription of an import.
+// SetSubscription asks for a new subscription of an import.
 type SetSubscription struct {
 	Import       string  // name, pe/import, or UID
-	Subscription *string // empty for an import by name alone
+	Subscription *string // "" for an import by name only
 	Write
 }
 
-// Changed answers what changes one object.
+// Changed answers a change of one object.
 type Changed struct {
 	Index uint64
 	Meta
 }
 
-// The operations on stream jobs and what they own.
+// The operations on stream jobs and the objects that they own.
 var (
 	ReadStreamJob    = define[StreamJobRef, StreamStanding]("stream.job", "GET /v1/stream/job/{JobID}", "", acl.ReadJob, acl.QuerySpace)
 	ReadTree         = define[StreamJobRef, ResourceTree]("stream.tree", "GET /v1/stream/job/{JobID}/tree", "", acl.ReadJob, acl.QuerySpace)
