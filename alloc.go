@@ -153,9 +153,9 @@ type DesiredStatus uint8
 // The desired statuses. They only move forward: what should stop never should
 // run again.
 const (
-	DesiredRun DesiredStatus = iota
+	DesiredRun DesiredStatus = iota // the zero value
 	DesiredStop
-	DesiredEvict
+	DesiredEvict // preempted
 )
 
 var desiredNames = []string{"run", "stop", "evict"}
@@ -184,12 +184,12 @@ type ClientStatus uint8
 
 // The client statuses.
 const (
-	ClientPending ClientStatus = iota
+	ClientPending ClientStatus = iota // not reported as started so far
 	ClientRunning
-	ClientComplete
+	ClientComplete // all tasks ended well
 	ClientFailed
-	ClientLost
-	ClientUnknown
+	ClientLost    // its node went down
+	ClientUnknown // its node is disconnected
 )
 
 var clientNames = []string{"pending", "running", "complete", "failed", "lost", "unknown"}
@@ -245,8 +245,8 @@ func enumIndex(what string, names []string, s string) (int, error) {
 
 // AllocDeploymentStatus is an allocation's health in its deployment.
 type AllocDeploymentStatus struct {
-	Healthy     *bool
-	Timestamp   time.Time
+	Healthy     *bool     // nil: not decided
+	Timestamp   time.Time // when Healthy was set
 	Canary      bool
 	ModifyIndex uint64
 }
@@ -264,7 +264,7 @@ type RescheduleEvent struct {
 	RescheduleTime int64 // ns since 1970
 	PrevAllocID    AllocID
 	PrevNodeID     NodeID
-	Delay          time.Duration
+	Delay          time.Duration // waited before the replacement
 }
 
 // Spent reports whether a drain stopped an allocation of a batch or sysbatch

@@ -7,20 +7,20 @@ type Deployment struct {
 	ID                 DeploymentID
 	Namespace          string
 	JobID              JobID
-	JobUID             UID
+	JobUID             UID // of the incarnation that it rolls out
 	JobVersion         uint64
 	JobModifyIndex     uint64
 	JobSpecModifyIndex uint64
 	JobCreateIndex     uint64
 	IsMultiregion      bool
-	TaskGroups         map[string]*DeploymentState
+	TaskGroups         map[string]*DeploymentState // by group name
 	Status             string
 	StatusDescription  string
-	EvalPriority       int
+	EvalPriority       int // of evaluations raised for it; 0 is the job's
 	CreateIndex        uint64
 	ModifyIndex        uint64
-	CreateTime         int64
-	ModifyTime         int64
+	CreateTime         int64 // ns since 1970
+	ModifyTime         int64 // ns since 1970
 
 	// HealthIndex is the state index of the last change that a scheduler must
 	// see, StepIndex that of the last evaluation raised for it. A step is due
@@ -35,13 +35,13 @@ func (d *Deployment) Key() JobKey { return JobKey{d.Namespace, d.JobID} }
 // DeploymentState is the progress of one group.
 type DeploymentState struct {
 	PlacedCanaries    []AllocID
-	AutoRevert        bool
-	AutoPromote       bool
-	ProgressDeadline  time.Duration
-	RequireProgressBy time.Time
+	AutoRevert        bool          // on failure, go back to the last stable version
+	AutoPromote       bool          // promote once all canaries are healthy
+	ProgressDeadline  time.Duration // longest time between two healthy allocations
+	RequireProgressBy time.Time     // when it fails without progress
 	Promoted          bool
 	DesiredCanaries   int
-	DesiredTotal      int
+	DesiredTotal      int // the group's count
 	PlacedAllocs      int
 	HealthyAllocs     int
 	UnhealthyAllocs   int

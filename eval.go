@@ -14,15 +14,15 @@ type Eval struct {
 	JobID             JobID
 	JobUID            UID // the job's incarnation; an evaluation does not outlive it
 	JobModifyIndex    uint64
-	NodeID            NodeID
+	NodeID            NodeID // set if a node was the trigger
 	NodeModifyIndex   uint64
-	DeploymentID      DeploymentID
+	DeploymentID      DeploymentID // set if a deployment was the trigger
 	Status            string
 	StatusDescription string
-	WaitUntil         int64 // ns since 1970; 0 is at once
-	NextEval          EvalID
-	PreviousEval      EvalID
-	BlockedEval       EvalID
+	WaitUntil         int64  // ns since 1970; 0 is at once
+	NextEval          EvalID // the one that this one created to follow it
+	PreviousEval      EvalID // the one that created this one
+	BlockedEval       EvalID // the one that waits for capacity that this one lacked
 
 	// The results of the last decision.
 
@@ -81,7 +81,7 @@ const (
 // between evaluations have gaps, so that a job's history can be followed in both
 // directions.
 type Cause struct {
-	Kind string
+	Kind string // one of the Cause constants
 	ID   string // of the thing: a UUID, a job's name, a launch time
 }
 
@@ -111,7 +111,7 @@ type Token uint64
 // Delivery is an evaluation given to a worker.
 type Delivery struct {
 	Eval     *Eval
-	Token    Token
+	Token    Token // proves that the worker holds the evaluation
 	Enqueued int64 // ns since 1970
 	Dequeued int64
 	Count    int // how often it was given to a worker, including this time
@@ -146,20 +146,20 @@ type Missed struct {
 // why nodes were rejected, and the scores of the best.
 type AllocMetric struct {
 	NodesEvaluated     int
-	NodesFiltered      int
+	NodesFiltered      int // not feasible
 	NodesInPool        int
 	NodePool           string
 	NodesAvailable     map[string]int // ready nodes by datacenter
-	ClassFiltered      map[string]int
-	ConstraintFiltered map[string]int
-	NodesExhausted     int
-	ClassExhausted     map[string]int
-	DimensionExhausted map[string]int
-	Shortages          []Shortage // the numbers behind DimensionExhausted
+	ClassFiltered      map[string]int // by node class
+	ConstraintFiltered map[string]int // by constraint
+	NodesExhausted     int            // feasible, but without the capacity
+	ClassExhausted     map[string]int // by node class
+	DimensionExhausted map[string]int // by dimension, such as memory
+	Shortages          []Shortage     // the numbers behind DimensionExhausted
 	Scores             map[string]float64
 	AllocationTime     time.Duration
-	CoalescedFailures  int // further instances that failed for the same reasons
-	ScoreMetaData      []NodeScore
+	CoalescedFailures  int         // further instances that failed for the same reasons
+	ScoreMetaData      []NodeScore // the best nodes
 }
 
 // Shortage is a dimension that some nodes lacked, with numbers.
@@ -175,8 +175,8 @@ type Shortage struct {
 // NodeScore is the score of one node.
 type NodeScore struct {
 	NodeID    NodeID
-	Scores    map[string]float64
-	NormScore float64
+	Scores    map[string]float64 // by scorer
+	NormScore float64            // the average, by which nodes are ranked
 }
 
 // CoreNamespace is the namespace of core evaluations. No namespace of users can

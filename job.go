@@ -168,15 +168,15 @@ type JobUILink struct {
 type JobVersionTag struct {
 	Name        string
 	Description string
-	TaggedTime  int64
+	TaggedTime  int64 // ns since 1970
 }
 
 // JobSubmission is the text a job was made from, kept for people.
 type JobSubmission struct {
 	Source        string
-	Format        string // hcl2, hcl1 or json
-	VariableFlags map[string]string
-	Variables     string
+	Format        string            // hcl2, hcl1 or json
+	VariableFlags map[string]string // by name, as given with -var
+	Variables     string            // text of the variable files
 }
 
 // Multiregion deploys one job to several regions.
@@ -245,7 +245,7 @@ func (g *TaskGroup) Task(name string) *Task {
 type EphemeralDisk struct {
 	Sticky  bool
 	Migrate bool
-	SizeMB  int `hcl:"size"`
+	SizeMB  int `hcl:"size"` // MiB
 }
 
 // VolumeRequest asks for a volume that tasks of the group may mount.

@@ -39,8 +39,8 @@ func (p *Port) Network() string {
 // DynamicPorts.
 type Port struct {
 	Label           string `hcl:",label"`
-	Value           int    `hcl:"static"`
-	To              int
+	Value           int    `hcl:"static"` // 0: a dynamic port
+	To              int    // inside the network; 0 is Value, -1 the port that was chosen
 	HostNetwork     string
 	IgnoreCollision bool
 }
@@ -60,8 +60,8 @@ type CNIConfig struct {
 // PortMapping is a port that an allocation was given.
 type PortMapping struct {
 	Label  string
-	Value  int
-	To     int
+	Value  int // on the host
+	To     int // inside the network
 	HostIP string
 }
 

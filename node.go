@@ -136,7 +136,7 @@ type HostNetworkInfo struct {
 // NodeEvent is something that happened to a node.
 type NodeEvent struct {
 	Message     string
-	Subsystem   string
+	Subsystem   string // one of the NodeEvent constants
 	Details     map[string]string
 	Timestamp   time.Time
 	CreateIndex uint64

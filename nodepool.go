@@ -44,8 +44,8 @@ func InPool(node, pool string) bool { return pool == AllNodePool || node == pool
 
 // Bounds of a node pool.
 const (
-	MaxPoolDescription = 256
-	maxPoolName        = 128
+	MaxPoolDescription = 256 // bytes
+	maxPoolName        = 128 // bytes
 )
 
 var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)

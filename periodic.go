@@ -15,13 +15,13 @@ type PeriodicConfig struct {
 	Spec            string   `hcl:"cron"`
 	Specs           []string `hcl:"crons"`
 	SpecType        string   `hcl:"-"`
-	ProhibitOverlap bool
-	TimeZone        string
+	ProhibitOverlap bool     // no launch while a child runs
+	TimeZone        string   // IANA name; "" is UTC
 }
 
 // What separates a parent's ID from the rest of a child's ID.
 const (
-	PeriodicInfix = "/periodic-"
+	PeriodicInfix = "/periodic-" // then seconds since 1970: web/periodic-1700000000
 	DispatchInfix = "/dispatch-"
 )
 
@@ -41,8 +41,8 @@ func (p *PeriodicConfig) Crons() []string {
 // ParameterizedConfig makes a job a template for dispatched children.
 type ParameterizedConfig struct {
 	Payload      string
-	MetaRequired []string
-	MetaOptional []string
+	MetaRequired []string // keys that a dispatch must set
+	MetaOptional []string // keys that a dispatch may set
 }
 
 // Whether a parameterized job takes a payload.

@@ -34,7 +34,7 @@ const (
 
 // RequestedDevice asks for devices by vendor, type and name.
 type RequestedDevice struct {
-	Name        string `hcl:",label"`
+	Name        string `hcl:",label"` // type, vendor/type or vendor/type/name
 	Count       uint64
 	Constraints []Constraint `hcl:"constraint"`
 	Affinities  []Affinity   `hcl:"affinity"`
@@ -43,8 +43,8 @@ type RequestedDevice struct {
 // Ask is what one allocation of a group takes from its node's shared capacity.
 type Ask struct {
 	CPU      int64 // MHz
-	MemoryMB int64
-	DiskMB   int64
+	MemoryMB int64 // MiB
+	DiskMB   int64 // MiB
 }
 
 // Add returns the sum.
@@ -117,19 +117,19 @@ type Core struct {
 	Grade      bool // true: an efficiency core
 	Disable    bool
 	BaseSpeed  uint64 // MHz
-	MaxSpeed   uint64
+	MaxSpeed   uint64 // MHz
 	GuessSpeed uint64
 }
 
 // NodeMemoryResources is the node's memory.
 type NodeMemoryResources struct {
-	MemoryMB    int64
+	MemoryMB    int64 // MiB
 	MemoryMaxMB int64
 }
 
 // NodeDiskResources is the disk space for allocations on a node.
 type NodeDiskResources struct {
-	DiskMB int64
+	DiskMB int64 // MiB
 }
 
 // NodeNetwork is one network interface of a node.
@@ -160,7 +160,7 @@ type NodeReservedResources struct {
 
 // NodeReservedCpuResources is processor time kept back.
 type NodeReservedCpuResources struct {
-	CpuShares        uint64
+	CpuShares        uint64 // MHz
 	ReservedCpuCores []uint16
 }
 

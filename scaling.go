@@ -24,8 +24,8 @@ const (
 
 // ScalingEvent is one change of a group's count, or an autoscaler's message.
 type ScalingEvent struct {
-	Time          int64 // ns since 1970
-	Count         *int64
+	Time          int64  // ns since 1970
+	Count         *int64 // nil: only a message
 	PreviousCount int64
 	Message       string
 	Error         bool

@@ -24,16 +24,16 @@ const DefaultAddress = "http://127.0.0.1:4646"
 
 // The default limits of a Client.
 const (
-	defaultDial = 5 * time.Second
-	idleTime    = 30 * time.Second
-	maxHeader   = 256 << 10
+	defaultDial = 5 * time.Second  // to connect, and again for the TLS handshake
+	idleTime    = 30 * time.Second // after which an unused connection is closed
+	maxHeader   = 256 << 10        // bytes of the headers of an answer
 )
 
 // Config is the agent to call and the caller's credentials. The zero value
 // calls the agent on this machine without a token.
 type Config struct {
 	Address   string // http://host:port, https://host:port or unix:///path; "" is DefaultAddress
-	Token     string
+	Token     string // "" for a call without one
 	BasicAuth string // user:password, for a proxy in front of the agent
 
 	// Used for calls whose input has none; "" leaves the choice to the
@@ -49,12 +49,12 @@ type Config struct {
 // Client calls one agent. It is safe for concurrent use.
 type Client struct {
 	config Config
-	base   string // scheme and host, without a slash at the end
+	base   string // scheme, host and path prefix, without a slash at the end
 	http   *http.Client
 }
 
 // New returns a client for the agent that c names. It does not connect yet. An
-// invalid configuration is an error of kind Invalid.
+// address or a TLS setting that cannot be used is an error.
 func New(c Config) (*Client, error) {
 	if c.Address == "" {
 		c.Address = DefaultAddress
@@ -154,7 +154,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 // Unreachable is the error of a call that no agent answered. Its kind is
 // Unavailable.
 type Unreachable struct {
-	Address string
+	Address string // of the agent
 	Err     error
 }
 

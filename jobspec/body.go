@@ -21,11 +21,11 @@ type walker struct{ *scope }
 
 // instance is a block that was written or that a dynamic block generated.
 type instance struct {
-	kind   string
+	kind   string // the block's type
 	labels []string
 	body   *hclsyntax.Body
-	ctx    *hcl.EvalContext
-	rng    hcl.Range
+	ctx    *hcl.EvalContext // what its expressions can refer to
+	rng    hcl.Range        // where problems of the block are reported
 }
 
 // body reads the block of a struct into out, and the places of its fields into

@@ -266,7 +266,7 @@ func fileSet(s *scope) function.Function {
 // stepping is a file system whose Open is charged.
 type stepping struct {
 	fs.FS
-	m *meter
+	m *meter // charged for each file that is opened
 }
 
 // Open implements fs.FS and charges the meter for each file or directory.

@@ -25,9 +25,9 @@ type given struct {
 type givenKind int
 
 const (
-	givenText givenKind = iota
-	givenExpr
-	givenTree
+	givenText givenKind = iota // from -var or the environment
+	givenExpr                  // from a variable file in HCL
+	givenTree                  // from a variable file in JSON
 )
 
 // give reads values from outside, in rising precedence.

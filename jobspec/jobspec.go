@@ -17,7 +17,7 @@ import (
 
 // File is the text of a job file or variable file, and its name in errors.
 type File struct {
-	Name string
+	Name string // for positions of problems; it need not exist
 	Text []byte
 }
 
@@ -74,9 +74,9 @@ func ParseTree(ctx context.Context, file File, o Options) (decode.Tree, error) {
 
 // document is a file that is being parsed, with the problems found so far.
 type document struct {
-	tree     decode.Tree
-	source   admit.Source
-	place    *place // of the job; nil for JSON
+	tree     decode.Tree  // the job in the API's form
+	source   admit.Source // how strictly types are read
+	place    *place       // of the job; nil for JSON
 	problems problems
 }
 

@@ -112,13 +112,13 @@ type depth struct {
 	open   []bracket
 	top    bracket // of the body
 	total  int     // open brackets and chained operators
-	blocks int
-	pieces int // sum of the squares of the pieces of finished texts
+	blocks int     // so far
+	pieces int     // sum of the squares of the pieces of finished texts
 }
 
 type bracket struct {
 	kind   hclsyntax.TokenType
-	chain  int
+	chain  int  // operators since the last comma or line
 	loop   bool // {for …}: the end of a line does not end its expressions
 	pieces int  // of a text: its lines, and more for each % or $
 }

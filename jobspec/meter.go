@@ -15,13 +15,13 @@ import (
 // library without limits, so every node that can loop or build values is
 // wrapped (see prepare.go) and charged here when it is evaluated.
 type meter struct {
-	ctx    context.Context
-	steps  int
-	built  int
-	bytes  int
-	blocks int
-	blame  hcl.Range  // the innermost expression being evaluated
-	spent  *exhausted // stays set, since the function library turns panics into errors
+	ctx    context.Context // ends the parse early
+	steps  int             // of maxSteps
+	built  int             // of maxBuilt
+	bytes  int             // of maxBytes
+	blocks int             // of MaxBlocks
+	blame  hcl.Range       // the innermost expression being evaluated
+	spent  *exhausted      // stays set, since the function library turns panics into errors
 }
 
 // exhausted is the panic that ends a parse over its limits, since only a panic
@@ -29,7 +29,7 @@ type meter struct {
 type exhausted struct {
 	rng   hcl.Range
 	what  string
-	cause error
+	cause error // of the context, if it ended
 }
 
 // err returns the limit that was reached as an Invalid error, at the expression
@@ -118,8 +118,8 @@ func (m *meter) build(v cty.Value) {
 // The measured cost of 1000 type comparisons in steps, for one value and for
 // two that are converted to one type.
 const (
-	pairsOne = 15
-	pairsTwo = 50
+	pairsOne = 15 // steps for 1000 comparisons with one type
+	pairsTwo = 50 // steps for 1000 comparisons between two values
 )
 
 // tally measures a value and stops when it is too large: values can share

@@ -20,8 +20,8 @@ import (
 
 // names are the names that a for expression or a dynamic block defines.
 type names struct {
-	outer *names
-	words [2]string
+	outer *names    // of the enclosing for expression; nil at the outermost
+	words [2]string // key and value
 }
 
 // has reports whether the word is the variable of an enclosing for expression.
@@ -37,8 +37,8 @@ func (n *names) has(word string) bool {
 
 type preparer struct {
 	*scope
-	path string
-	uses []use
+	path string // of the attribute, for problems
+	uses []use  // variables and locals found so far
 }
 
 // prepare returns the expression to evaluate instead of e, and what it uses.

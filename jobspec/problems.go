@@ -18,8 +18,8 @@ import (
 // problems collects the problems of a file. Each is noted once and returned in
 // text order.
 type problems struct {
-	list []problem
-	seen map[berth.Problem]bool
+	list []problem              // in the order in which they were found
+	seen map[berth.Problem]bool // each is reported once
 }
 
 type problem struct {
@@ -132,8 +132,8 @@ func (ps *problems) err() error {
 // like the paths of problems: job.group[web].task[app].cpu.
 type place struct {
 	rng    hcl.Range
-	fields map[string]*place
-	items  []item
+	fields map[string]*place // by name in the file
+	items  []item            // of a list of blocks
 	// The text here has a problem and no value, so further problems of the
 	// value are not reported.
 	faulty bool

@@ -16,7 +16,7 @@ import (
 type scope struct {
 	m        *meter
 	problems *problems
-	files    fs.FS
+	files    fs.FS             // nil: no function may read files
 	sources  map[string][]byte // by file name, for references that are kept as written
 	vars     map[string]*variable
 	locals   map[string]*local
@@ -27,7 +27,7 @@ type scope struct {
 type local struct {
 	name  string
 	attr  *hclsyntax.Attribute
-	uses  []use
+	uses  []use // what must be settled first
 	state state
 	value cty.Value
 }
@@ -36,15 +36,15 @@ type local struct {
 type state int
 
 const (
-	untouched state = iota
-	underway        // being evaluated: reaching it again is a cycle
-	settled
+	untouched state = iota // not needed so far
+	underway               // being evaluated: reaching it again is a cycle
+	settled                // value is final, or unknown after a problem
 )
 
 // use is a reference to a variable or local in an expression. An empty name
 // means all of them.
 type use struct {
-	kind, name string
+	kind, name string // "var" or "local"
 	at         hcl.Range
 }
 
@@ -74,7 +74,7 @@ type top struct {
 	job       *hclsyntax.Block
 	variables []*hclsyntax.Block // variable "x" {}
 	defaults  []*hclsyntax.Block // variables {}
-	locals    []*hclsyntax.Block
+	locals    []*hclsyntax.Block // locals {}
 }
 
 var topNames = []string{"job", "locals", "variable", "variables"}

@@ -15,16 +15,16 @@ import (
 // variable is a declared input of a job file.
 type variable struct {
 	name     string
-	at       hcl.Range
-	typ      cty.Type // DynamicPseudoType accepts any
-	typed    bool     // a type is declared
-	optional *typeexpr.Defaults
-	def      *hclsyntax.Attribute
+	at       hcl.Range            // its declaration
+	typ      cty.Type             // DynamicPseudoType accepts any
+	typed    bool                 // a type is declared
+	optional *typeexpr.Defaults   // defaults of optional attributes in typ
+	def      *hclsyntax.Attribute // nil: a value must be given
 	nullable bool
 	rules    []rule
-	broken   bool // its declaration has a problem, so its value is not checked
-	given    *given
-	value    cty.Value
+	broken   bool      // its declaration has a problem, so its value is not checked
+	given    *given    // from outside; nil: the default counts
+	value    cty.Value // set once it is settled
 }
 
 // path returns the variable's name for problems.

@@ -19,13 +19,13 @@ const (
 	MaxRegexpLen   = 1000    // bytes
 	maxMemoryMB    = 1 << 30 // a pebibyte
 	maxDiskMB      = 1 << 40
-	maxCores       = 10_000 // in a task
-	maxDevices     = 10_000 // in a device request
-	maxRequests    = 100    // device requests in a task, or volumes in a group
-	minMemoryMB    = 10
-	minDiskMB      = 10
-	minInterval    = 5 * time.Second
-	minReschedWait = 5 * time.Second
+	maxCores       = 10_000          // in a task
+	maxDevices     = 10_000          // in a device request
+	maxRequests    = 100             // device requests in a task, or volumes in a group
+	minMemoryMB    = 10              // per task
+	minDiskMB      = 10              // per group
+	minInterval    = 5 * time.Second // of a restart policy
+	minReschedWait = 5 * time.Second // shortest delay between two attempts
 )
 
 // checker collects the problems of a job.

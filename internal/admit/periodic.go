@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	cronType = "cron"
-	maxCrons = 100
+	cronType = "cron" // the only type of schedule
+	maxCrons = 100    // expressions per job
 )
 
 // launchers checks the blocks that make a job launch children.

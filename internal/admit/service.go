@@ -18,9 +18,9 @@ const (
 	MaxServiceNameLen = 63
 	MaxServiceTags    = 100
 	MaxServiceTagLen  = 255
-	maxCheckBody      = 64 << 10
-	maxCheckHeaders   = 100
-	maxThreshold      = 1_000_000
+	maxCheckBody      = 64 << 10  // bytes of the request
+	maxCheckHeaders   = 100       // per check
+	maxThreshold      = 1_000_000 // results in a row before a check changes
 	minCheckPeriod    = time.Second
 	defaultGrace      = time.Second
 )

@@ -85,10 +85,10 @@ func resolve(d *berth.NodeDeviceResource, target string) (attribute, bool) {
 // attribute is a typed value: a number with or without a unit, a boolean, or
 // text.
 type attribute struct {
-	number *big.Rat
-	unit   string
-	truth  *bool
-	text   string // as it was written
+	number *big.Rat // nil: not a number
+	unit   string   // base unit of number, "" if it has none
+	truth  *bool    // nil: not a boolean
+	text   string   // as it was written
 }
 
 // parseAttribute parses a value of a job file: "2 GiB", "1.5", "true", or text.
@@ -215,8 +215,8 @@ func compareAttributes(l, r attribute) (c int, ok bool) {
 
 // unit is a unit of measure: its quantity, and its size in the base unit.
 type unit struct {
-	kind   string
-	factor *big.Rat
+	kind   string   // base unit; only equal kinds compare
+	factor *big.Rat // to the base unit
 }
 
 // units are the units that device attributes and conditions may use. The empty

@@ -47,8 +47,8 @@ type Config struct {
 	Limits    Limits
 	TLS       TLS
 
-	LeaveOnInterrupt bool
-	LeaveOnTerminate bool
+	LeaveOnInterrupt bool // leave the cluster on SIGINT
+	LeaveOnTerminate bool // leave the cluster on SIGTERM
 
 	Server  Server
 	Client  Client
@@ -78,10 +78,10 @@ const NoLimit = 1<<31 - 1
 
 // Limits apply to each client address.
 type Limits struct {
-	HTTPMaxConns  int
-	RPCMaxConns   int
-	HTTPHandshake time.Duration
-	RPCHandshake  time.Duration
+	HTTPMaxConns  int           // per client address; or NoLimit
+	RPCMaxConns   int           // per client address; or NoLimit
+	HTTPHandshake time.Duration // time for TLS
+	RPCHandshake  time.Duration // time for TLS
 }
 
 // TLS is the TLS configuration. Files are PEM.
@@ -115,13 +115,13 @@ const NoSchedulers = -1
 type Server struct {
 	Enabled              bool
 	DataDir              string
-	BootstrapExpect      int      // servers that bootstrap a new cluster; 1: this one alone, 0: join one
-	NumSchedulers        int      // 0: the server chooses; or NoSchedulers
-	Schedulers           []string // types of evaluations processed here; nil: all
-	HeartbeatGrace       time.Duration
-	MinHeartbeatTTL      time.Duration
-	MaxHeartbeatsPerSec  float64
-	FailoverHeartbeatTTL time.Duration
+	BootstrapExpect      int           // servers that bootstrap a new cluster; 1: this one alone, 0: join one
+	NumSchedulers        int           // 0: the server chooses; or NoSchedulers
+	Schedulers           []string      // types of evaluations processed here; nil: all
+	HeartbeatGrace       time.Duration // added to each TTL before a node counts as silent
+	MinHeartbeatTTL      time.Duration // the TTL of a small cluster
+	MaxHeartbeatsPerSec  float64       // larger clusters get longer TTLs to stay below it
+	FailoverHeartbeatTTL time.Duration // for all nodes after a change of leader
 	// If more nodes than this number, or than this share of all nodes, stop
 	// sending heartbeats within a minute, they are marked down one by one at
 	// this pace. If both are 0, never.
@@ -157,20 +157,20 @@ type Server struct {
 type Client struct {
 	Enabled           bool
 	Servers           []string // host:port; defaults to the server in this agent, empty if its Port is 0
-	StateDir          string
-	AllocDir          string
-	NodeClass         string
+	StateDir          string   // absolute; what the agent must know after a restart
+	AllocDir          string   // absolute; one directory per allocation
+	NodeClass         string   // "" is none
 	NodePool          string
 	Meta              map[string]string
 	Reserved          Reserved
 	CPUTotalCompute   int // MHz; 0: as detected, like the two below
 	MemoryTotalMB     int
 	DiskTotalMB       int
-	MinDynamicPort    int
-	MaxDynamicPort    int
-	NetworkInterface  string // "": that of the default route, or loopback with -dev
-	MaxKillTimeout    time.Duration
-	GCMaxAllocs       int // directories of ended allocations kept
+	MinDynamicPort    int           // lowest port given to tasks
+	MaxDynamicPort    int           // highest port given to tasks
+	NetworkInterface  string        // "": that of the default route, or loopback with -dev
+	MaxKillTimeout    time.Duration // upper bound of a task's kill_timeout
+	GCMaxAllocs       int           // directories of ended allocations kept
 	CgroupParent      string
 	DisableRemoteExec bool
 	ReservableCores   []uint16               // cores that tasks can reserve; nil: all
@@ -194,9 +194,9 @@ type HostNetwork struct {
 
 // Reserved is what allocations cannot use.
 type Reserved struct {
-	CPU      int // MHz
-	MemoryMB int
-	DiskMB   int
+	CPU      int    // MHz
+	MemoryMB int    // MiB
+	DiskMB   int    // MiB
 	Ports    string // "22,80,8500-8600"
 	Cores    []uint16
 }

@@ -24,7 +24,7 @@ type table map[string]setting
 
 // decoder turns nodes into a Config. It collects problems and continues.
 type decoder struct {
-	to       *Config
+	to       *Config // filled in as keys are read
 	problems *berth.Problems
 	setAt    map[string]string // position of each key that is set, by path
 }

@@ -16,7 +16,7 @@ import (
 // Overrides are the flags of the command line. They take precedence over files.
 type Overrides struct {
 	Dev   bool
-	Flags []Flag
+	Flags []Flag // later ones win, and all win over files
 }
 
 // Flag is one flag of the command line, with its configuration key:

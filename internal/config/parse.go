@@ -33,8 +33,8 @@ type object map[string]*node
 
 // Limits of one file.
 const (
-	maxFile    = 1 << 20
-	maxNesting = 50
+	maxFile    = 1 << 20 // bytes of one file
+	maxNesting = 50      // blocks and lists inside each other
 )
 
 // reader reads one file. It collects problems and continues where it can.

@@ -16,7 +16,7 @@ import (
 // Schedule computes when a periodic job is due. It is not safe for concurrent
 // use.
 type Schedule struct {
-	zone  *time.Location
+	zone  *time.Location // in which the expressions are read
 	crons []expression
 }
 
@@ -24,7 +24,7 @@ type Schedule struct {
 // elapsed time; otherwise it follows wall clocks, daylight saving included.
 type expression struct {
 	*cronexpr.Expression
-	everyHour bool
+	everyHour bool // it fires in each hour, so clock changes do not matter
 }
 
 // New returns the schedule of a periodic job, or an error that names the field

@@ -54,8 +54,8 @@ func Equal(old, new any) bool {
 }
 
 type walker struct {
-	changes []Change
-	first   bool // one change is enough
+	changes []Change // in the order of the paths
+	first   bool     // one change is enough
 }
 
 // done reports whether the walk can stop: the caller asks only for the first

@@ -15,7 +15,7 @@ import (
 
 // Schema declares the config of one driver.
 type Schema struct {
-	Driver   string
+	Driver   string // name, for problems
 	Settings []Setting
 }
 
@@ -23,9 +23,9 @@ type Schema struct {
 type Setting struct {
 	Key      string
 	Kind     Kind
-	Required bool  // must be present and not empty
-	High     int64 // the largest value of an Integer; the smallest is 0
-	Doc      string
+	Required bool   // must be present and not empty
+	High     int64  // the largest value of an Integer; the smallest is 0
+	Doc      string // one sentence for the documentation
 }
 
 // RawExec is the config of raw_exec, which runs a command on the host without

@@ -31,7 +31,7 @@ func (k Kind) String() string { return kindNames[k] }
 // kind; reading an undeclared key, or reading it as another kind, panics.
 type Values struct {
 	schema *Schema
-	by     map[string]any
+	by     map[string]any // typed values of the keys that are set
 }
 
 // get returns a setting, or the zero value if the task does not set it. It

@@ -29,7 +29,7 @@ const (
 
 // Expr is a parsed expression. It is immutable.
 type Expr struct {
-	text string
+	text string // as it was written
 	root node
 }
 

@@ -36,7 +36,7 @@ func (t token) String() string {
 
 type lexer struct {
 	text string
-	at   int
+	at   int // byte offset of the next token
 }
 
 // fail returns an error at a byte offset, as a column counted from 1.
