@@ -173,6 +173,8 @@ func (n *Node) Cores() []NodeCore {
 	if k := n.ReservedResources; k != nil {
 		kept = k.Cpu.ReservedCpuCores
 	}
+	// Cores that are in use count for the share of each, reserved ones
+	// included.
 	known, total := map[uint16]Core{}, 0
 	override := false
 	if t := r.Processors.Topology; t != nil {
@@ -193,6 +195,8 @@ func (n *Node) Cores() []NodeCore {
 		if c.Disable || slices.Contains(kept, id) {
 			continue
 		}
+		// A total that the operator set, or an unknown speed, is shared
+		// equally.
 		mhz := int64(min(cmp.Or(c.BaseSpeed, c.GuessSpeed, c.MaxSpeed), MaxCPU))
 		if override || mhz == 0 {
 			mhz = r.Cpu.CpuShares / int64(total)

@@ -69,9 +69,12 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	if err := b.fill(reflect.ValueOf(in).Elem()); err != nil {
 		return nil, fmt.Errorf("%s: %w", info.Name, err)
 	}
+	// The fields of the input were applied above, so these are the call's
+	// values or else the client's.
 	set(b.query, "region", b.region)
 	set(b.query, "namespace", b.namespace)
 	var body io.Reader
+	// A body of bytes is set by Upload.
 	if (info.Method == http.MethodPut || info.Body) && !info.Bytes {
 		text, err := json.Marshal(b.body)
 		if err != nil {

@@ -113,6 +113,7 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 	}
 	s := shapeOf(f.elem)
 	tree := decode.Tree{}
+	// Without a valid label the block has no name to store it under.
 	if !w.label(in, f, s, tree, here) {
 		at.fault(in.kind, in.rng)
 		return
@@ -140,6 +141,8 @@ func (w *walker) block(in instance, f *slot, out decode.Tree, at *place, path st
 		all[key] = tree
 		w.fill(in, f.elem, tree, at.field(in.kind, in.rng).field(key, in.rng), here)
 	default:
+		// A list of blocks: problems name an element by its label, else
+		// by its number.
 		list, _ := out[f.key].([]any)
 		p := newPlace(in.rng)
 		name := fmt.Sprint(len(list))

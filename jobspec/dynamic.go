@@ -45,6 +45,8 @@ func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, 
 		return
 	}
 	all := w.eval(b.Body.Attributes["for_each"].Expr, ctx, here+".for_each")
+	// An unknown collection had a problem before, so it is not reported
+	// again.
 	all, _ = all.Unmark()
 	rng := b.Body.Attributes["for_each"].Expr.Range()
 	switch {
@@ -58,6 +60,8 @@ func (w *walker) dynamic(b *hclsyntax.Block, ctx *hcl.EvalContext, path string, 
 		w.m.blame = rng
 		w.m.step(16)
 		key, value := it.Element()
+		// Each generated block sees its own element through the
+		// iterator.
 		inner := ctx.NewChild()
 		inner.Variables = map[string]cty.Value{iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 		labels, ok := w.dynamicLabels(b, inner, here)

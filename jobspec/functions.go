@@ -204,9 +204,13 @@ func (f fn) build(s *scope, name string) function.Function {
 	if f.make != nil {
 		inner = f.make(s)
 	}
+	// A lazy function evaluates its arguments itself, and they are charged
+	// then.
 	if f.lazy {
 		return inner
 	}
+	// The arguments are charged and guarded when the type is computed,
+	// which comes before every call.
 	pay := func(args []cty.Value) error {
 		known := true
 		for _, a := range args {

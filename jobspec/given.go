@@ -126,6 +126,7 @@ func (s *scope) giveFile(f File, strict bool) {
 func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 	g := v.given
 	typ := v.typ
+	// Without a declared type, the default shows which one is meant.
 	if !v.typed && v.def != nil && !def.IsNull() {
 		typ = looseType(def.Type())
 	}
@@ -139,6 +140,8 @@ func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 		}
 	default:
 		switch {
+		// A text for a simple type is the value itself; for other types
+		// it is an expression.
 		case typ.IsPrimitiveType(), !v.typed && v.def == nil, !v.typed && def.IsNull():
 			val = cty.StringVal(g.text)
 		default:
@@ -156,6 +159,8 @@ func (s *scope) givenValue(v *variable, def cty.Value) (cty.Value, bool) {
 			}
 		}
 	}
+	// typedValue reads the type from v, so the assumed one stands in for
+	// it.
 	was := v.typ
 	v.typ = typ
 	out, text := s.typedValue(v, val)

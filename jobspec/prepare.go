@@ -122,6 +122,8 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 		}
 		cost = costBuild
 	case *hclsyntax.ForExpr:
+		// The collection is evaluated outside the loop, the rest for
+		// each element with the loop's names.
 		e.CollExpr = p.paying(p.expr(e.CollExpr, in, false), costLoop)
 		each := &names{outer: in, words: [2]string{e.KeyVar, e.ValVar}}
 		if e.KeyExpr != nil {
@@ -149,6 +151,8 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 		e.Val = p.known(e.Val, in, "an operator")
 		cost = costLook
 	case *hclsyntax.IndexExpr:
+		// A reference for the agent stays text, so its name cannot be
+		// computed here.
 		if t, is := e.Collection.(*hclsyntax.ScopeTraversalExpr); is && !in.has(t.Traversal.RootName()) && slices.Contains(runtimeRoots, t.Traversal.RootName()) {
 			p.problems.add(e.SrcRange, p.path, fmt.Sprintf("%s needs a literal name, since the agent resolves it; write $${%s.${…}} to build the name here",
 				t.Traversal.RootName(), t.Traversal.RootName()))

@@ -219,6 +219,8 @@ func (s *scope) settleVariable(v *variable) {
 	if v.broken {
 		return
 	}
+	// The default is checked even if another value is given, so that a
+	// wrong one shows at once.
 	var def cty.Value
 	if v.def != nil {
 		def = s.eval(v.def.Expr, s.context(nil), v.path()+".default")
@@ -244,6 +246,7 @@ func (s *scope) settleVariable(v *variable) {
 		s.problems.add(v.at, v.path(), fmt.Sprintf("has no value; set it with -var %s=…, a variable file, NOMAD_VAR_%s or a default", v.name, v.name))
 		return
 	}
+	// For a variable that must not be null, null means the default.
 	if v.value.IsNull() && !v.nullable {
 		if v.def == nil || def.IsNull() {
 			s.problems.add(v.at, v.path(), "must not be null, since nullable is false")

@@ -24,6 +24,8 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 	if g.ReschedulePolicy == nil {
 		g.ReschedulePolicy = defaultReschedule(j.Type)
 	}
+	// The count must be known before the group is read: an explicit one
+	// wins over the minimum of its scaling block.
 	if s, ok := decode.Lookup(tree, "Scaling").(decode.Tree); ok && decode.Lookup(tree, "Count") == nil {
 		if n, ok := d.Integer(decode.Lookup(s, "Min")); ok {
 			g.Count = int(n)
@@ -34,6 +36,7 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 	} else {
 		d.Fill(g, tree, at, "Tasks")
 	}
+	// Fill in what the scaling block leaves out.
 	if g.Scaling != nil {
 		p := g.Scaling.Plain()
 		if !writes(tree, "Scaling", "Min") {
@@ -65,6 +68,8 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.conditions(at, g.Constraints, g.Affinities)
 	c.spreads(at, g.Spreads)
 	c.restart(at+".restart", g.RestartPolicy)
+	// A policy that the group shares with the job was checked there; a
+	// second report would name the wrong block.
 	if g.ReschedulePolicy != nil && g.ReschedulePolicy != j.Reschedule {
 		c.reschedule(at+".reschedule", g.ReschedulePolicy)
 	}
@@ -93,6 +98,8 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 		return
 	}
 	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
+	// The sums below are over all tasks: the size of the logs in halves of
+	// a MiB and the number of leaders.
 	logs, leaders := 0, 0
 	for _, t := range g.Tasks {
 		c.dispatchPayload(fmt.Sprintf("%s.task[%s].dispatch_payload", at, berth.Clip(t.Name, 64)), j, t.DispatchPayload)
@@ -107,6 +114,8 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	if leaders > 1 {
 		c.addf(at+".task", "at most one task can be the leader, got %d", leaders)
 	}
+	// Only for a group without other problems: a wrong size of a log would
+	// make this one misleading.
 	if disk := g.EphemeralDisk; disk != nil && logs/2 >= disk.SizeMB && len(c.problems) == 0 {
 		c.addf(at+".ephemeral_disk.size", "must be above %d MiB, the size of the tasks' logs, got %d", logs/2, disk.SizeMB)
 	}

@@ -32,6 +32,7 @@ func (d *decoder) job(tree decode.Tree) *berth.Job {
 		Datacenters: []string{"*"},
 		NodePool:    berth.DefaultNodePool,
 	}
+	// The type decides which defaults apply, so it is read before all else.
 	if s, ok := decode.Lookup(tree, "Type").(string); ok && s != "" {
 		j.Type = s // the defaults of blocks depend on it
 	}

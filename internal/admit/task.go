@@ -21,9 +21,12 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 		LogConfig:     &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},
 	}
 	d.Fill(t, tree, at)
+	// Policies are stored in one form, whichever the file used.
 	for i := range t.ScalingPolicies {
 		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
 	}
+	// enabled is the older spelling of disabled, and can only be told from
+	// an absent one as a pointer.
 	if e := t.LogConfig.Enabled; e != nil {
 		logs := *t.LogConfig
 		logs.Disabled, logs.Enabled = !*e, nil

@@ -143,6 +143,8 @@ func (r *reader) items(out object, path string, list *ast.ObjectList) {
 				r.addf(pos, at, "empty key")
 				break
 			}
+			// Blocks of one type with different labels share their
+			// outer level.
 			if i < len(item.Keys)-1 { // what follows is a label
 				inner := object{}
 				r.put(to, at, key, &node{pos, inner})

@@ -45,6 +45,7 @@ func (d *Decoder) setDefaults(v reflect.Value) {
 // compare equal however they were written.
 func (d *Decoder) list(dst reflect.Value, src any, path string) {
 	t := dst.Type()
+	// Bytes travel as base64, as in encoding/json.
 	if t.Elem().Kind() == reflect.Uint8 {
 		s, ok := src.(string)
 		if !ok {

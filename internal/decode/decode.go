@@ -110,6 +110,8 @@ func (d *Decoder) value(dst reflect.Value, src any, path string) {
 	if src == nil {
 		return
 	}
+	// Types with a rule of their own come before the kinds, which they also
+	// have.
 	t := dst.Type()
 	switch {
 	case t == reflect.TypeFor[RawTree]():

@@ -88,6 +88,8 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 	}
 	switch old.Kind() {
 	case reflect.Pointer, reflect.Interface:
+		// Versions of a job share what did not change, so equal
+		// pointers save the walk.
 		if old.Kind() == reflect.Pointer && old.Pointer() == new.Pointer() {
 			return
 		}
@@ -95,6 +97,8 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 			w.value(p, elem(old), elem(new))
 			return
 		}
+		// Free values from JSON and HCL may hold equal numbers of
+		// different types.
 		if old.Kind() == reflect.Interface && old.Elem().Type() != new.Elem().Type() {
 			if !sameNumber(old.Elem(), new.Elem()) {
 				w.note(p, old, new)
@@ -103,6 +107,7 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 		}
 		w.value(p, old.Elem(), new.Elem())
 	case reflect.Struct:
+		// Times are equal if they are the same moment, in any zone.
 		if old.Type() == timeType {
 			if !old.Interface().(time.Time).Equal(new.Interface().(time.Time)) {
 				w.note(p, old, new)

@@ -252,6 +252,8 @@ func (b *block) value(f reflect.StructField, old, new reflect.Value, zeroIsNone 
 		case reflect.String:
 			b.flat(name, old, new)
 		default:
+			// A map of free values shows as a block with one field
+			// per key.
 			inner := &block{old: size(old) > 0, new: size(new) > 0}
 			inner.flat("", old, new)
 			b.sub(name, inner)
