@@ -16,7 +16,7 @@ type Deployment struct {
 	TaskGroups         map[string]*DeploymentState // by group name
 	Status             string
 	StatusDescription  string
-	EvalPriority       int // of evaluations raised for it; 0 is the job's
+	EvalPriority       int // of the evaluations raised for it
 	CreateIndex        uint64
 	ModifyIndex        uint64
 	CreateTime         int64 // ns since 1970

@@ -40,7 +40,7 @@ func (p *Port) Network() string {
 type Port struct {
 	Label           string `hcl:",label"`
 	Value           int    `hcl:"static"` // 0: a dynamic port
-	To              int    // inside the network; 0 is Value, -1 the port that was chosen
+	To              int    // inside the group's network; -1 is the port on the host
 	HostNetwork     string
 	IgnoreCollision bool
 }

@@ -77,6 +77,8 @@ func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) erro
 			unknown = append(unknown, k)
 		}
 	}
+	// Map order is random; the same request must always get the same
+	// message.
 	slices.Sort(unknown)
 	if missing != nil {
 		ps.Addf("Meta", "the job requires %s", Clip(strings.Join(missing, ", "), 500))

@@ -132,6 +132,8 @@ var shorthands = []string{
 // condition reads the shorthands of a constraint or affinity, regexp = "…" for
 // operator = "regexp" and value = "…", and returns the body without them.
 func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, path string, isConstraint bool) *hclsyntax.Body {
+	// The shorthands are taken out of a copy; what remains is read like any
+	// block.
 	rest := *in.body
 	rest.Attributes = maps.Clone(in.body.Attributes)
 	first := ""
@@ -153,6 +155,8 @@ func (w *walker) condition(in instance, s *shape, tree decode.Tree, at *place, p
 			w.problems.add(a.NameRange, here, "cannot be combined with value")
 			continue
 		}
+		// The operator has its place here, so a later problem with it
+		// is reported at the shorthand.
 		first = a.Name
 		at.field("operator", a.NameRange)
 		v, ok := w.value(a.Expr, in.ctx, here)

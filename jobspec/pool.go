@@ -109,6 +109,7 @@ func poolBlock(ps *problems, body *hclsyntax.Body, path string, names map[string
 			ps.add(b.TypeRange, here, "unknown block"+meant(b.Type, known))
 		case len(b.Labels) > 0:
 			ps.add(b.TypeRange, here, "takes no label; write "+b.Type+" { … }")
+		// meta can be an attribute or a block, but not both.
 		case tree[field] != nil:
 			ps.add(b.TypeRange, here, "is defined twice")
 		case b.Type == "meta":

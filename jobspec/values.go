@@ -48,6 +48,7 @@ func treeOf(v cty.Value) (tree any, ok bool) {
 			if !ok {
 				return nil, false
 			}
+			// null is the same as an absent key.
 			if k, _ = k.Unmark(); item != nil {
 				out[k.AsString()] = item
 			}

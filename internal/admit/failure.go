@@ -72,6 +72,8 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 	}
 	c.duration(at+".max_client_disconnect", g.MaxClientDisconnect, 0)
 	c.duration(at+".stop_after_client_disconnect", g.StopAfterClientDisconnect, 0)
+	// The disconnect block replaces the older fields; the checks below are
+	// the same for both, under the names the file uses.
 	lost, stop, lostName := g.MaxClientDisconnect, at+".stop_after_client_disconnect", "max_client_disconnect"
 	if d := g.Disconnect; d != nil {
 		dat := at + ".disconnect"
@@ -85,6 +87,7 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 		}
 		c.oneOf(dat+".reconcile", d.Reconcile, berth.KeepBestScore, berth.KeepOriginal, berth.KeepReplacement, berth.KeepLongestRunning)
 	}
+	// The rest is about stopping while disconnected.
 	if g.StopAway() == 0 {
 		return
 	}

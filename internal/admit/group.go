@@ -24,8 +24,7 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 	if g.ReschedulePolicy == nil {
 		g.ReschedulePolicy = defaultReschedule(j.Type)
 	}
-	// The count must be known before the group is read: an explicit one
-	// wins over the minimum of its scaling block.
+	// Without a count, the minimum of the scaling block is the default.
 	if s, ok := decode.Lookup(tree, "Scaling").(decode.Tree); ok && decode.Lookup(tree, "Count") == nil {
 		if n, ok := d.Integer(decode.Lookup(s, "Min")); ok {
 			g.Count = int(n)
@@ -98,8 +97,8 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 		return
 	}
 	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
-	// The sums below are over all tasks: the size of the logs in halves of
-	// a MiB and the number of leaders.
+	// logs counts both outputs of every task in MiB, so half of it is the
+	// size of one output.
 	logs, leaders := 0, 0
 	for _, t := range g.Tasks {
 		c.dispatchPayload(fmt.Sprintf("%s.task[%s].dispatch_payload", at, berth.Clip(t.Name, 64)), j, t.DispatchPayload)

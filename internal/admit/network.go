@@ -47,6 +47,8 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 		} else {
 			c.oneOf(at+".network.mode", n.Mode, berth.NetworkHost, berth.NetworkBridge, berth.NetworkNone, berth.NetworkCNI+"…")
 		}
+		// Labels name ports whether static or dynamic, and in any case,
+		// since they become environment variables.
 		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
 		if !c.atMost(at+".network.port", MaxPorts, len(ports), "ports") {
 			continue

@@ -103,6 +103,7 @@ func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	if p.Host != "" && p.Pool != "" {
 		c.addf(at+".host", "cannot be combined with pool, got %q", berth.Clip(p.Host, 64))
 	}
+	// Find the pool; its names are for the message if there is none.
 	var pool *berth.HostPoolSpec
 	var names []string
 	for i := range j.Stream.HostPools {
@@ -117,6 +118,8 @@ func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	if p.PoolHost == nil {
 		return
 	}
+	// pool_host counts the nodes of a pool, so the pool must have a known
+	// size.
 	switch k := *p.PoolHost; {
 	case p.Pool == "":
 		c.addf(at+".pool_host", "needs pool: it is the index of a node in a pool, got %d", k)

@@ -60,6 +60,7 @@ func (c *checker) connections(at string, j *berth.Job, widths map[string]int) {
 		sat := fmt.Sprintf("%s.stream[%s]", at, berth.Clip(s.Name, 64))
 		c.oneOf(sat+".distribution", s.Distribution, berth.DistributionBroadcast, berth.DistributionRoundRobin, berth.DistributionHash)
 		known := c.streamPort(sat+".from", j, s.From, true)
+		// All streams of one output share its distribution.
 		if first := spread[s.From]; first == nil {
 			spread[s.From] = s
 		} else if first.Distribution != s.Distribution {
@@ -77,6 +78,9 @@ func (c *checker) connections(at string, j *berth.Job, widths map[string]int) {
 				continue
 			}
 			joined[join{s.From, to}] = s.Name
+			// Within a parallel region each channel connects to
+			// itself only; otherwise every element connects to
+			// every one.
 			a, _ := berth.SplitPort(s.From)
 			b, _ := berth.SplitPort(to)
 			n := widths[a]

@@ -151,6 +151,8 @@ func (c *expression) after(t time.Time) time.Time {
 	if c.everyHour {
 		return c.Next(t)
 	}
+	// The expression is matched on the clock on the wall, on which times
+	// can be missing or occur twice; only then is the moment looked up.
 	for wall := onWall(t); ; {
 		if wall = c.Next(wall); wall.IsZero() {
 			return wall
