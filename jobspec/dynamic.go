@@ -98,6 +98,7 @@ func (w *walker) dynamicContent(b *hclsyntax.Block, path string) (content *hclsy
 			content = inner
 		}
 	}
+	// A content block that was refused above is not missing as well.
 	if content == nil && ok {
 		bad(b.DefRange(), path, "needs a content { … } block")
 	}
@@ -115,6 +116,8 @@ func (w *walker) dynamicLabels(b *hclsyntax.Block, ctx *hcl.EvalContext, path st
 	if a == nil {
 		return nil, true
 	}
+	// A label is part of the job's structure, which the agent cannot fill
+	// in.
 	known := &knownNow{Expression: a.Expr, m: w.m, what: "a label"}
 	v, ok := w.value(known, ctx, path+".labels")
 	if !ok {

@@ -243,6 +243,8 @@ func fileSet(s *scope) function.Function {
 			} else if files, err = fs.Sub(s.files, name); err != nil {
 				return cty.DynamicVal, fileError(given, err)
 			}
+			// An invalid pattern would otherwise match nothing
+			// without an error.
 			if !doublestar.ValidatePattern(pattern) {
 				return cty.DynamicVal, fmt.Errorf("must be a pattern, got %q", berth.Clip(pattern, 128))
 			}

@@ -92,6 +92,8 @@ func (s *scope) giveFile(f File, strict bool) {
 			s.problems.addf("", "", "%v", err)
 			return
 		}
+		// Each token becomes a value, so their number bounds the
+		// memory.
 		if n := signs(f.Text); n > maxSigns {
 			s.problems.addf(f.Name, "", "at most %d words and punctuation marks are allowed, got %d", maxSigns, n)
 			return

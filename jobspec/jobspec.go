@@ -128,6 +128,7 @@ func (d *document) readJSON(file File, o Options) error {
 		return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
 	}
 	d.tree, d.source = tree, admit.FromJSON
+	// The API accepts the job itself or an object with the key Job.
 	for _, key := range keys(tree) {
 		inner, is := tree[key].(decode.Tree)
 		if !is || !strings.EqualFold(key, "Job") {
@@ -141,6 +142,7 @@ func (d *document) readJSON(file File, o Options) error {
 		}
 		break
 	}
+	// Without Strict, variables may be meant for other job files.
 	if !o.Strict {
 		return nil
 	}

@@ -144,6 +144,8 @@ func (t *tally) add(v cty.Value) {
 			t.m.fail("a value can have at most %d bytes", maxValue)
 		}
 	case ty == cty.Number:
+		// A number with a large exponent is small in memory and long as
+		// text.
 		if f := v.AsBigFloat(); f.IsInf() || f.MantExp(nil) > maxExp || f.MantExp(nil) < -maxExp {
 			t.m.fail("the number is out of range")
 		}
@@ -152,6 +154,8 @@ func (t *tally) add(v cty.Value) {
 		if t.elems += 1 + n; t.elems > maxElems {
 			t.m.fail("a value can have at most %d elements", maxElems)
 		}
+		// The elements of tuples and objects can differ in type; see
+		// compare.
 		if !ty.IsCollectionType() {
 			t.pairs += n * n
 		}

@@ -73,6 +73,7 @@ func poolHCL(file File, ps *problems) (decode.Tree, error) {
 			pool = b
 		}
 	}
+	// Report a missing block only if nothing explains it.
 	if pool == nil {
 		if len(ps.list) == 0 {
 			ps.addf(file.Name, "node_pool", "want one node_pool block")

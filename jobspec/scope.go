@@ -97,6 +97,8 @@ func sortTop(body *hclsyntax.Body, f File, ps *problems) top {
 			}
 			t.job = b
 			labels = 1
+		// Labels are counted here and checked below, alike for all
+		// kinds.
 		case "variable":
 			t.variables = append(t.variables, b)
 			labels = 1

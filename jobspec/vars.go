@@ -277,6 +277,8 @@ func (s *scope) typedValue(v *variable, val cty.Value) (cty.Value, string) {
 func (s *scope) validate(v *variable) {
 	ctx := s.context([]use{{kind: "var", name: v.name}})
 	for _, r := range v.rules {
+		// The condition decides now, so it cannot depend on values of
+		// the node.
 		condition := &knownNow{Expression: r.condition, m: s.m, what: "a condition"}
 		ok := s.eval(condition, ctx, v.path()+".validation")
 		if !ok.IsKnown() {
@@ -290,6 +292,8 @@ func (s *scope) validate(v *variable) {
 		if ok.True() {
 			continue
 		}
+		// The message of the rule replaces this text if it can be
+		// evaluated.
 		text := "does not pass the validation at " + rangeText(r.at)
 		message := s.eval(r.message, ctx, v.path()+".validation")
 		message, _ = message.UnmarkDeep()

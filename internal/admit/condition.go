@@ -43,6 +43,7 @@ var operators = []string{
 // operand; distinct_hosts has no left side.
 func (c *checker) condition(at, left, operand, right string) {
 	c.oneOf(at+".operator", operand, operators...)
+	// Devices are chosen within one node, where these mean nothing.
 	if c.ofDevice && (operand == berth.OpDistinctHosts || operand == berth.OpDistinctProperty) {
 		c.addf(at+".operator", "%s is not supported for devices", operand)
 		return
@@ -147,6 +148,7 @@ func (c *checker) spread(at string, s *berth.Spread) {
 	if !c.atMost(at+".target", MaxConditions, len(s.SpreadTarget), "targets") {
 		return
 	}
+	// The sum is checked only if each percentage is valid by itself.
 	seen, sum, inRange := map[string]bool{}, 0, true
 	for _, t := range s.SpreadTarget {
 		tat := fmt.Sprintf("%s.target[%s]", at, berth.Clip(t.Value, 64))

@@ -85,6 +85,7 @@ func (c *checker) job(j *berth.Job) {
 	c.line(at+".node_pool", j.NodePool, berth.MaxNameLen)
 	c.oneOf(at+".type", j.Type, berth.JobTypes...)
 	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.MaxPriority)
+	// path.Match is what the scheduler uses for datacenters.
 	for _, dc := range j.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {
 			c.addf(at+".datacenters", "must be a datacenter or a glob pattern, got %q", berth.Clip(dc, 64))
@@ -104,6 +105,7 @@ func (c *checker) job(j *berth.Job) {
 	c.launchers(at, j)
 	c.unsupportedJob(at, j)
 
+	// The groups come last: each can have many problems of its own.
 	switch n := len(j.TaskGroups); {
 	case n == 0:
 		c.addf(at+".group", "a job needs at least one group")

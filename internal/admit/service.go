@@ -97,9 +97,12 @@ func (c *checker) groupServices(at string, g *berth.TaskGroup) {
 // holds the services of the group so far.
 func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth.Service, seen map[string]bool) {
 	at = fmt.Sprintf("%s.service[%s]", at, berth.Clip(s.Name, 64))
+	// A name with references is complete only on the node.
 	if !strings.Contains(s.Name, "${") && !berth.ServiceName(s.Name) {
 		c.addf(at+".name", "must be 1 to %d letters, digits and hyphens, with no hyphen at either end, got %q", berth.MaxServiceNameLen, berth.Clip(s.Name, 64))
 	}
+	// These three are what distinguishes two registrations of an
+	// allocation.
 	id := s.Name + " " + s.PortLabel + " " + s.TaskName
 	if seen[id] {
 		c.addf(at, "is defined twice for the same task with the port %q", berth.Clip(s.PortLabel, 64))

@@ -14,6 +14,7 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 	case berth.CheckHTTP:
 		c.httpCheck(at, k)
 	case berth.CheckTCP:
+		// A TCP check only connects, so these would have no effect.
 		for name, present := range map[string]bool{"path": k.Path != "", "method": k.Method != "", "header": len(k.Header) > 0, "body": k.Body != "", "protocol": k.Protocol != ""} {
 			if present {
 				c.addf(at+"."+name, "is only for checks of type %s", berth.CheckHTTP)
@@ -37,6 +38,8 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 		}
 	}
 	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
+	// The agent runs the check, so the address must be one that it can
+	// reach.
 	if k.AddressMode != "" {
 		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
 	}

@@ -16,6 +16,7 @@ var propertyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // streamPort checks that s names an output, or an input, of a group.
 func (c *checker) streamPort(at string, j *berth.Job, s string, output bool) bool {
+	// what is for the messages only.
 	what := "input"
 	if output {
 		what = "output"

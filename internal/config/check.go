@@ -262,6 +262,7 @@ const longestAge = 10 * 365 * 24 * time.Hour
 // be 0, which becomes NoSchedulers; otherwise 0 is the default.
 func (d *decoder) server() {
 	s := &d.to.Server
+	// A 0 in the file means none, while an absent key means the default.
 	if d.setAt["server.num_schedulers"] != "" {
 		d.between("server.num_schedulers", s.NumSchedulers, 0, op.MostWorkers)
 		if s.NumSchedulers == 0 {
@@ -307,6 +308,7 @@ func (d *decoder) client() {
 			d.fail("client.node_pool", "%s", p.Text)
 		}
 	}
+	// Jobs refer to the keys as ${meta.…}, which limits their characters.
 	for k, v := range c.Meta {
 		if path := decode.Join("client.meta", berth.Clip(k, 100)); !metaForm.MatchString(k) {
 			d.fail(path, "is not a valid key: want up to 128 letters, digits, dots, dashes, slashes and underscores")
@@ -314,6 +316,8 @@ func (d *decoder) client() {
 			d.fail(path, "is too long: %d bytes, at most 4096 are allowed", len(v))
 		}
 	}
+	// The capacity that is announced and what is held back of it; 0 is what
+	// the fingerprint finds.
 	const most = 1 << 40
 	for path, n := range map[string]int{
 		"client.cpu_total_compute": c.CPUTotalCompute, "client.memory_total_mb": c.MemoryTotalMB, "client.disk_total_mb": c.DiskTotalMB,

@@ -92,6 +92,7 @@ func (d *decoder) cores() {
 		c.ReservableCores = nil
 		return
 	}
+	// Cores held back for the system cannot be reserved by tasks.
 	if left := cpuset.Minus(c.ReservableCores, c.Reserved.Cores); len(left) == 0 {
 		d.fail("client.reservable_cores", "all of %s are in client.reserved.cores, which leaves none for tasks", cpuset.Format(c.ReservableCores))
 	}

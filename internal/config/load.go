@@ -98,6 +98,7 @@ func (c *Config) dirs() {
 func (f Flag) object() object {
 	n := f.node(f.Value)
 	keys := strings.Split(f.Key, ".")
+	// Build the nested blocks from the inside out.
 	for _, k := range slices.Backward(keys[1:]) {
 		n = &node{f.Name, object{k: n}}
 	}

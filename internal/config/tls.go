@@ -72,6 +72,7 @@ func (d *decoder) tls() {
 			d.addf(d.setAt["tls"], "tls."+f.key, "is missing: %s", f.what)
 		}
 	}
+	// These settings are valid but weaker than their names suggest.
 	if t.MinHTTPS < tls.VersionTLS13 && t.RPC {
 		d.warnf("tls.tls_min_version: TLS 1.2 applies only to the HTTP API; between agents it is 1.3")
 	}

@@ -480,6 +480,7 @@ func (b *block) unkeyed(name string, old, new reflect.Value) {
 		left[i] = true
 	}
 next:
+	// Each old block cancels the first equal new one that is left.
 	for i := range size(old) {
 		for k := range size(new) {
 			if left[k] && Equal(old.Index(i).Interface(), new.Index(k).Interface()) {

@@ -63,6 +63,7 @@ func (l *lexer) next() (token, error) {
 	switch c := rest[0]; {
 	case c == '"':
 		return l.str()
+	// .5 is a number; a point alone is an error below.
 	case digit(c) || c == '.' && len(rest) > 1 && digit(rest[1]):
 		return l.number()
 	case letter(c):
@@ -83,6 +84,8 @@ func (l *lexer) next() (token, error) {
 	if strings.HasPrefix(rest, "<<") || strings.HasPrefix(rest, ">>") {
 		return token{}, l.fail(at, "operator %q is not supported: there are no bitwise operators", rest[:2])
 	}
+	// Longer operators stand first in the list, so that <= is not read as
+	// <.
 	for _, o := range operators {
 		if strings.HasPrefix(rest, o) {
 			l.at += len(o)
