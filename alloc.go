@@ -71,6 +71,8 @@ type AllocMore struct {
 	UnknownSince int64 // ns since 1970: the last contact with its node, while the client status is unknown
 }
 
+// noMore stands in for the More of allocations that have none. It must not be
+// changed.
 var noMore AllocMore
 
 // Rest returns a.More, or an empty value; it must not be changed.
@@ -158,6 +160,7 @@ const (
 	DesiredEvict // preempted
 )
 
+// desiredNames are the statuses as the API writes them, by their value.
 var desiredNames = []string{"run", "stop", "evict"}
 
 // String returns the status as the API writes it.
@@ -192,6 +195,7 @@ const (
 	ClientUnknown // its node is disconnected
 )
 
+// clientNames are the statuses as the API writes them, by their value.
 var clientNames = []string{"pending", "running", "complete", "failed", "lost", "unknown"}
 
 // Ended reports whether the status is final: no report changes it any more.

@@ -65,7 +65,7 @@ func checkAlgorithm(ps *Problems, at, name string) {
 // AutopilotConfig holds the settings for adding and removing servers.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool          // servers that failed are removed, as long as most remain
-	LastContactThreshold    time.Duration // a server that last heard the leader longer ago is unhealthy
+	LastContactThreshold    time.Duration // a server that last heard from the leader longer ago is unhealthy
 	MaxTrailingLogs         uint64        // a server that is more log entries behind is unhealthy
 	MinQuorum               uint          // no server is removed if fewer voters would remain; 0: no more than the others can lose
 	ServerStabilizationTime time.Duration // how long a new server must be healthy before it votes

@@ -48,6 +48,7 @@ const (
 	maxPoolName        = 128 // bytes
 )
 
+// poolName is the form of a node pool's name; 128 is maxPoolName.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 // CheckNodesPool returns the problems of the pool that a node registers with;

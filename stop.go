@@ -23,7 +23,7 @@ const (
 	StopRejoined
 	StopCanary
 	StopDone
-	UnknownAway // it does not stop: it is not known how it fares
+	UnknownAway // it does not stop: its node is disconnected and its state unknown
 	StopWanted
 	StopOrphan
 	StopForced
@@ -31,9 +31,11 @@ const (
 	StopPELaunch
 )
 
-// StopOther is a reason that only a text says.
+// StopOther is a reason that is given only as text.
 const StopOther StopReason = math.MaxUint8
 
+// stopTexts are the reasons as people read them, by their value. They are
+// stored, so a text must not change.
 var stopTexts = [...]string{
 	StopSurplus:   "the job wants fewer instances of the group",
 	StopReplaced:  "replaced: its tasks changed with the job",

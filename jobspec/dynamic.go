@@ -24,6 +24,7 @@ func iteratorOf(b *hclsyntax.Block) string {
 	return ""
 }
 
+// dynamicAttrs are the attributes of a dynamic block, in order.
 var dynamicAttrs = []string{"for_each", "iterator", "labels"}
 
 // dynamic calls each for every block that a dynamic block generates.

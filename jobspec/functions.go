@@ -50,6 +50,7 @@ func init() {
 	}
 }
 
+// The functions by group. A name means the same as in Nomad's job files.
 var numberFunctions = map[string]fn{
 	"abs":      {call: stdlib.AbsoluteFunc},
 	"ceil":     {call: stdlib.CeilFunc},

@@ -20,6 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
+// timestampFunc is the HCL function timestamp: the present time in UTC.
 var timestampFunc = function.New(&function.Spec{
 	Type: function.StaticReturnType(cty.String),
 	Impl: func([]cty.Value, cty.Type) (cty.Value, error) {
@@ -45,6 +46,7 @@ var lengthFunc = function.New(&function.Spec{
 	},
 })
 
+// sumFunc is the HCL function sum: the total of a list of numbers.
 var sumFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Number)}},
 	Type:   function.StaticReturnType(cty.Number),
@@ -138,6 +140,7 @@ func (s *scope) fileName(given string) (string, error) {
 	return name, nil
 }
 
+// pathParam is the parameter of all functions that take one file name.
 var pathParam = []function.Parameter{{Name: "path", Type: cty.String}}
 
 // fileFunc returns a function that reads a file and returns its content

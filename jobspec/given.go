@@ -22,6 +22,7 @@ type given struct {
 	kind givenKind
 }
 
+// givenKind is where a value comes from, and so how it is read.
 type givenKind int
 
 const (

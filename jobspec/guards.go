@@ -16,6 +16,8 @@ import (
 
 // Guards estimate how large the result of a function can get before it is called.
 
+// errTooMuch is what a guard returns for arguments whose result would pass
+// maxValue or maxElems.
 var errTooMuch = errors.New("the result would be too large")
 
 // text returns the i-th argument, or "" if it is not a known string.
@@ -63,6 +65,8 @@ func fits(n int) error {
 	return nil
 }
 
+// wideVerb finds a format verb with a width of four digits or more, or one that
+// an argument sets.
 var wideVerb = regexp.MustCompile(`%[^%a-zA-Z]*([0-9]{4}|\*)`)
 
 // guardFormat estimates the result of format and formatlist. Each verb can
@@ -224,6 +228,8 @@ func guardYAML(s string) error {
 	return nil
 }
 
+// yamlAlias finds what may be an alias, by which a short YAML text can stand
+// for a huge value.
 var yamlAlias = regexp.MustCompile(`(?m)(^|[\s\[{,:-])\*[^\s,\]}*]+\s*($|[,\]}#:])`)
 
 // guardBcrypt refuses a cost above 12 and charges steps for the time, which

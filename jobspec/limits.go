@@ -116,6 +116,7 @@ type depth struct {
 	pieces int     // sum of the squares of the pieces of finished texts
 }
 
+// bracket is one open bracket, quote or template.
 type bracket struct {
 	kind   hclsyntax.TokenType
 	chain  int  // operators since the last comma or line

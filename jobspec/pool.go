@@ -46,6 +46,7 @@ var poolNames = map[string]string{
 	"description": "Description", "meta": "Meta", "node_identity_ttl": "NodeIdentityTTL", "scheduler_config": "SchedulerConfiguration",
 }
 
+// configNames maps the attributes of scheduler_config to the names of the API.
 var configNames = map[string]string{
 	"scheduler_algorithm": "SchedulerAlgorithm", "memory_oversubscription_enabled": "MemoryOversubscriptionEnabled",
 }

@@ -35,6 +35,7 @@ func (n *names) has(word string) bool {
 	return false
 }
 
+// preparer wraps the nodes of one expression before it is evaluated.
 type preparer struct {
 	*scope
 	path string // of the attribute, for problems

@@ -22,6 +22,7 @@ type problems struct {
 	seen map[berth.Problem]bool // each is reported once
 }
 
+// problem is a problem with its range, by which problems are put in order.
 type problem struct {
 	berth.Problem
 	rng hcl.Range
@@ -139,6 +140,7 @@ type place struct {
 	faulty bool
 }
 
+// item is one block of a list, found by its name or its number.
 type item struct {
 	name string // "" if it has none
 	at   *place

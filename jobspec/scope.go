@@ -77,6 +77,7 @@ type top struct {
 	locals    []*hclsyntax.Block // locals {}
 }
 
+// topNames are the blocks that a job file can have at the top, in order.
 var topNames = []string{"job", "locals", "variable", "variables"}
 
 // sortTop sorts the blocks at the top of a job file by kind and notes what must

@@ -55,6 +55,8 @@ const (
 	MaxBody    = 256 << 10
 )
 
+// all is filled by define while the package is initialized, and only read
+// afterwards.
 var all []*Info
 
 // All returns every operation, in order of name.

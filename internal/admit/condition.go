@@ -33,6 +33,7 @@ func (c *checker) conditions(at string, cons []berth.Constraint, affs []berth.Af
 	}
 }
 
+// operators are all operands of constraints; affinities have fewer.
 var operators = []string{
 	berth.OpEqual, berth.OpNotEqual, berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual, berth.OpRegexp, berth.OpVersion, berth.OpSemver,
 	berth.OpSetContains, berth.OpSetContainsAll, berth.OpSetContainsAny, berth.OpIsSet, berth.OpIsNotSet, berth.OpDistinctHosts, berth.OpDistinctProperty,

@@ -85,7 +85,8 @@ func (c *checker) job(j *berth.Job) {
 	c.line(at+".node_pool", j.NodePool, berth.MaxNameLen)
 	c.oneOf(at+".type", j.Type, berth.JobTypes...)
 	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.MaxPriority)
-	// path.Match is what the scheduler uses for datacenters.
+	// The scheduler compares datacenters with path.Match, so a pattern must
+	// be valid for it.
 	for _, dc := range j.Datacenters {
 		if _, err := path.Match(dc, ""); err != nil || dc == "" {
 			c.addf(at+".datacenters", "must be a datacenter or a glob pattern, got %q", berth.Clip(dc, 64))

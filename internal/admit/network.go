@@ -25,6 +25,8 @@ func sortPorts(n *berth.NetworkResource) {
 	orDefault(&n.Mode, berth.NetworkHost)
 }
 
+// portLabel is the form of a port's label, which becomes part of the names of
+// environment variables.
 var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // networks checks a group's network: its mode and its ports. Two static ports

@@ -25,6 +25,7 @@ const (
 	defaultGrace      = time.Second
 )
 
+// onUpdates are the values of on_update in services and checks.
 var onUpdates = []string{berth.OnUpdateRequireHealthy, berth.OnUpdateIgnoreWarnings, berth.OnUpdateIgnore}
 
 // completeServices sets the defaults of the services of a group or of one of

@@ -20,6 +20,8 @@ type unsupported[T any] struct {
 	instead string       // what to write instead; "" if there is nothing
 }
 
+// The tables of fields that Nomad has and Berth refuses. Refusing is better
+// than ignoring: the job would run without what its author relies on.
 var unsupportedInJob = []unsupported[*berth.Job]{
 	{"multiregion", func(j *berth.Job) bool { return j.Multiregion != nil }, ""},
 	{"consul_namespace", func(j *berth.Job) bool { return j.ConsulNamespace != "" }, ""},

@@ -167,6 +167,7 @@ var regexps = struct {
 	byText map[string]*regexp.Regexp
 }{byText: map[string]*regexp.Regexp{}}
 
+// maxRegexps is how many compiled expressions are kept.
 const maxRegexps = 1000
 
 // compiled returns the compiled expression, nil if it is invalid.

@@ -56,6 +56,7 @@ var supported = table{
 	"autopilot": block(autopilotKeys),
 }
 
+// telemetryKeys are the supported keys of the telemetry block.
 var telemetryKeys = table{
 	"prometheus_metrics":                     flag(func(c *Config) *bool { return &c.Telemetry.PrometheusMetrics }),
 	"collection_interval":                    span(func(c *Config) *duration { return &c.Telemetry.CollectionInterval }),
@@ -68,6 +69,7 @@ var telemetryKeys = table{
 	"include_alloc_metadata_in_metrics":      noEffect("per-allocation metrics are not supported"),
 }
 
+// serverKeys are the supported keys of the server block.
 var serverKeys = table{
 	"enabled":                   flag(func(c *Config) *bool { return &c.Server.Enabled }),
 	"data_dir":                  text(func(c *Config) *string { return &c.Server.DataDir }),
@@ -104,6 +106,7 @@ var serverKeys = table{
 	"retry_interval":            joinKeys["retry_interval"],
 }
 
+// clientKeys are the supported keys of the client block.
 var clientKeys = table{
 	"enabled":           flag(func(c *Config) *bool { return &c.Client.Enabled }),
 	"servers":           texts(func(c *Config) *[]string { return &c.Client.Servers }),

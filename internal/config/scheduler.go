@@ -14,8 +14,10 @@ import (
 // off: a file that only sets the algorithm must not disable preemption for
 // system jobs.
 
+// schedulerPath is the path of the block in problems.
 const schedulerPath = "server.default_scheduler_config"
 
+// schedulerKeys are the keys of default_scheduler_config.
 var schedulerKeys = table{
 	"scheduler_algorithm":               text(func(c *Config) *string { return &scheduler(c).SchedulerAlgorithm }),
 	"memory_oversubscription_enabled":   flag(func(c *Config) *bool { return &scheduler(c).MemoryOversubscriptionEnabled }),

@@ -11,6 +11,7 @@ import (
 // verify_server_hostname is false. In Nomad its default is false, and then any
 // certificate of the CA, such as that of any agent, can pass for a server.
 
+// tlsKeys are the supported keys of the tls block.
 var tlsKeys = table{
 	"http":                            flag(func(c *Config) *bool { return &c.TLS.HTTP }),
 	"rpc":                             flag(func(c *Config) *bool { return &c.TLS.RPC }),
@@ -25,6 +26,8 @@ var tlsKeys = table{
 	"tls_prefer_server_cipher_suites": anyBool,
 }
 
+// tlsVersions are the versions that tls_min_version can name. Older ones are
+// not secure.
 var tlsVersions = map[string]uint16{"tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
 
 // tlsVersion returns the name of a TLS version in the file, "" if it has none.

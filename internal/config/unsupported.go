@@ -47,6 +47,8 @@ func Unsupported() (out []string) {
 	return out
 }
 
+// unsupported are the keys at the top of the file that Nomad has and Berth does
+// not.
 var unsupported = table{
 	"acl": off("access control", []string{"enabled"},
 		"token_ttl", "policy_ttl", "role_ttl", "replication_token", "token_min_expiration_ttl", "token_max_expiration_ttl"),
@@ -76,6 +78,7 @@ var unsupported = table{
 	"common_plugin_dir":         only(),
 }
 
+// unsupportedTelemetry are such keys of the telemetry block.
 var unsupportedTelemetry = table{
 	"filter_default":                         only(true),
 	"prefix_filter":                          only(),
@@ -102,6 +105,7 @@ var unsupportedTelemetry = table{
 	"circonus_broker_select_tag":             only(),
 }
 
+// unsupportedServer are such keys of the server block.
 var unsupportedServer = table{
 	"authoritative_region":          only(),
 	"redundancy_zone":               only(),
@@ -134,6 +138,7 @@ var unsupportedServer = table{
 	}),
 }
 
+// unsupportedClient are such keys of the client block.
 var unsupportedClient = table{
 	"alloc_mounts_dir":                   only(),
 	"host_volumes_dir":                   only(),
@@ -282,6 +287,7 @@ func noEffect(why string) setting {
 	}
 }
 
+// levels are the log levels by name. trace is debug; see Config.LogTrace.
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError, "err": slog.LevelError,

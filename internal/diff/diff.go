@@ -53,6 +53,7 @@ func Equal(old, new any) bool {
 	return len(w.changes) == 0
 }
 
+// walker goes through two values in parallel and collects the differences.
 type walker struct {
 	changes []Change // in the order of the paths
 	first   bool     // one change is enough
@@ -130,6 +131,7 @@ func (w *walker) value(p Path, old, new reflect.Value) {
 	}
 }
 
+// timeType is compared by moment, not by its fields.
 var timeType = reflect.TypeFor[time.Time]()
 
 // sameNumber reports whether two values of any type are numbers and equal: a

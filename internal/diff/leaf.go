@@ -67,6 +67,7 @@ func typed(v reflect.Value) string {
 	return *leaf(v)
 }
 
+// marshaler is implemented by types that show as their own text.
 var marshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 
 // leaf is a value as text, nil if there is none.

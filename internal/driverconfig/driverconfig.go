@@ -56,6 +56,7 @@ var Mock = &Schema{"mock_driver", []Setting{
 	{Key: "stderr_repeat_duration", Kind: Duration, Doc: "As `stdout_repeat_duration`, for stderr."},
 }}
 
+// schemas are those of all drivers that jobs can name.
 var schemas = []*Schema{Mock, RawExec}
 
 // Drivers returns the names of the drivers that have a schema, in order.

@@ -22,6 +22,7 @@ const (
 	Duration // text such as "90s", or nanoseconds; at least 0
 )
 
+// kindNames are the kinds as problems and the documentation name them.
 var kindNames = []string{String: "string", Strings: "list of strings", Integer: "integer", Bool: "bool", Duration: "duration"}
 
 // String returns the name of the kind, as used in docs.

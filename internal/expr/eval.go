@@ -273,6 +273,7 @@ func (n *binary) arithmetic(left, right any) (any, error) {
 	return calculate(n.op, a, b, math.Mod)
 }
 
+// errZero is the error of a division by zero, of integers or of floats.
 var errZero = errors.New("division by zero")
 
 // calculate applies an arithmetic operator. rest is the remainder, which Go's %

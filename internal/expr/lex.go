@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 )
 
+// token is one word, literal or operator of the text.
 type token struct {
 	kind  tokenKind
 	text  string // an operator, or a name
@@ -14,6 +15,7 @@ type token struct {
 	at    int    // where it begins
 }
 
+// tokenKind is the class of a token.
 type tokenKind uint8
 
 const (
@@ -34,6 +36,7 @@ func (t token) String() string {
 	return fmt.Sprintf("%q", t.text)
 }
 
+// lexer splits a text into tokens, one at a time.
 type lexer struct {
 	text string
 	at   int // byte offset of the next token

@@ -2,6 +2,8 @@ package expr
 
 import "slices"
 
+// parser builds the tree of an expression by recursive descent. depth limits
+// its recursion.
 type parser struct {
 	lexer
 	tok   token // the next one
