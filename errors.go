@@ -90,7 +90,7 @@ func PublicKind(err error) Kind {
 type Problem struct {
 	Path string
 	Text string
-	Pos  string // file:line,columns where a file says it, else ""
+	Pos  string // file:line,columns if it is in a file, else ""
 }
 
 // String returns the problem as "position: path: text", without the parts that
@@ -162,7 +162,7 @@ func Clip(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// Code says why something is refused, for programs. It is part of the API.
+// Code is why something is refused, for programs. It is part of the API.
 type Code string
 
 // The codes. docs/stream-jobs.md tells what callers do about them.

@@ -11,7 +11,7 @@ type Plan struct {
 	Update        []AllocID // to carry over to Job in place
 }
 
-// Empty says that the plan changes no allocation.
+// Empty reports whether the plan changes no allocation.
 func (p *Plan) Empty() bool {
 	return len(p.Place) == 0 && len(p.Stop) == 0 && len(p.Update) == 0
 }
@@ -66,7 +66,7 @@ func (s *AllocStop) Description() string {
 	return s.StopReason.String()
 }
 
-// Refusal says why a placement of a plan was not committed.
+// Refusal is why a placement of a plan was not committed.
 type Refusal struct {
 	Placement int // in Plan.Place
 	NodeID    NodeID

@@ -2,7 +2,7 @@ package berth
 
 import "math"
 
-// StopReason says why an allocation stops. Servers decide on it; its text is for
+// StopReason is why an allocation stops. Servers decide on it; its text is for
 // people alone. The log holds the numbers: never change one.
 type StopReason uint8
 

@@ -112,10 +112,10 @@ type GroupExplanation struct {
 	Conditions map[string]int
 	Shortages  []berth.Shortage
 	Nearest    []NodeVerdict // the nodes that come closest, best first
-	// Changes lists changes each of which alone would place all missing
-	// instances, smallest first. Each was tried on a copy of the state,
-	// unless it needs more than 64 nodes. Only the first 8 groups with
-	// missing instances get them.
+	// Changes lists changes, smallest first. Each alone would place all
+	// missing instances. Each was tried on a copy of the state, unless it
+	// needs more than 64 nodes. Only the first 8 groups with missing
+	// instances get them.
 	Changes []Change
 
 	Allocs []AllocReason // the newest live allocations, and why they are where they are
@@ -167,7 +167,7 @@ type FreePort struct {
 // MoreNodes describes nodes that would have to join the cluster.
 type MoreNodes struct {
 	Count      int
-	Like       berth.NodeID // a node that they must otherwise resemble; zero: there is none
+	Like       berth.NodeID // a node that they must otherwise resemble; zero: no such node
 	LikeName   string
 	Datacenter string
 	NodePool   string

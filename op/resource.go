@@ -5,7 +5,7 @@ import (
 	"berth/internal/acl"
 )
 
-// Deletion says how an object is being deleted.
+// Deletion is the state of an object's deletion.
 type Deletion struct {
 	berth.Deletion
 	Blocking int // how many objects below it must be deleted first

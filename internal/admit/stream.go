@@ -246,8 +246,7 @@ func (c *checker) regions(at string, j *berth.Job) map[string]int {
 			}
 		}
 	}
-	// The limit is on processing elements, of which each channel has its
-	// own.
+	// The limit is on processing elements; each channel has its own.
 	all := 0
 	for _, n := range widths {
 		all += n

@@ -103,7 +103,7 @@ func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	if p.Host != "" && p.Pool != "" {
 		c.addf(at+".host", "cannot be combined with pool, got %q", berth.Clip(p.Host, 64))
 	}
-	// Find the pool; its names are for the message if there is none.
+	// Find the pool; the names are for the message about an unknown one.
 	var pool *berth.HostPoolSpec
 	var names []string
 	for i := range j.Stream.HostPools {

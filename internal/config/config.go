@@ -159,7 +159,7 @@ type Client struct {
 	Servers           []string // host:port; defaults to the server in this agent, empty if its Port is 0
 	StateDir          string   // absolute; what the agent must know after a restart
 	AllocDir          string   // absolute; one directory per allocation
-	NodeClass         string   // "" is none
+	NodeClass         string   // "": it has no class
 	NodePool          string
 	Meta              map[string]string
 	Reserved          Reserved

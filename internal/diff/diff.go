@@ -64,7 +64,7 @@ type walker struct {
 func (w *walker) done() bool { return w.first && len(w.changes) > 0 }
 
 // note records a change. The path is copied, as the walker reuses it. An
-// invalid value means there is none on that side.
+// invalid value means that side has no value.
 func (w *walker) note(p Path, old, new reflect.Value) {
 	c := Change{Path: slices.Clone(p)}
 	if old.IsValid() {

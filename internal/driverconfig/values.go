@@ -126,8 +126,7 @@ func text(v any) (string, bool) {
 	return "", false
 }
 
-// texts reads a list of strings and notes each element that is none as a
-// problem.
+// texts reads a list of strings and notes each other element as a problem.
 func texts(problems *berth.Problems, at string, v any) (out []string) {
 	switch v := v.(type) {
 	case []string:
