@@ -79,8 +79,8 @@ func (s *Server) raft() {
 	})
 }
 
-// raftServers returns the servers that agree on the state; any other agent returns
-// errNoOperator.
+// raftServers returns the servers that agree on the state; any other agent
+// returns errNoOperator.
 func (s *Server) raftServers() ([]op.RaftServer, error) {
 	if s.Operator == nil {
 		return nil, errNoOperator

@@ -141,7 +141,8 @@ func (s *Stream) Recv() ([]byte, error) {
 		if err != nil {
 			return nil, ended(err)
 		}
-		// A frame has an error, a payload or neither; one with neither is skipped.
+		// A frame has an error, a payload or neither; one with neither is
+		// skipped.
 		var payload []byte
 		h, _, err := readHeader(frame, nil)
 		if err == nil && h.text != "" {
