@@ -76,7 +76,7 @@ func TestPathsOfARun(t *testing.T) {
 	if err := o.absolute(); err != nil {
 		t.Fatal(err)
 	}
-	if o.berth != filepath.Join(dir, "bin", "berth") || o.out != filepath.Join(dir, "here") {
+	if o.berth != filepath.Join(dir, "bin", "berth-faults") || o.out != filepath.Join(dir, "here") {
 		t.Errorf("%s, %s", o.berth, o.out)
 	}
 }

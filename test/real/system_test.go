@@ -53,7 +53,7 @@ func TestJobsOnEveryNode(t *testing.T) {
 	are("heartbeat", "running", 3)
 	are("inventory", "complete", 3)
 	w.holds(first.good("job", "status", "heartbeat"), "Type          = system", "Status        = running")
-	w.holds(first.good("job", "explain", "heartbeat"), "3 of 3 are there")
+	w.holds(first.good("job", "explain", "heartbeat"), "3 of 3 placed")
 	first.good("job", "stop", "heartbeat")
 	are("heartbeat", "complete", 3)
 }

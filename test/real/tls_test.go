@@ -107,7 +107,7 @@ func TestTLSEverywhere(t *testing.T) {
 		want string
 	}{
 		{nil, `cannot be believed: its certificate is "server.global.nomad", which has the names server.global.nomad, localhost, 127.0.0.1, signed by "Berth Agent CA`},
-		{person[:1], "wants a certificate"},
+		{person[:1], "requires a client certificate"},
 		{shows("stranger-cli-nomad"), "takes no calls with this certificate"},
 	} {
 		if s := call(server, c.env, "job", "status"); s.Code != 1 || !strings.Contains(s.Err, c.want) {
