@@ -88,12 +88,13 @@ func rowsOf(snap *state.Snapshot) map[string]int {
 func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	in := bufio.NewReaderSize(r, backupHeadMax)
 	var b Backup
-	magic, err := in.ReadString('\n')
-	if err != nil || magic != backupMagic {
+	// Lines come from whoever uploads them. ReadSlice reads no more than the
+	// buffer holds.
+	line, err := in.ReadSlice('\n')
+	if err != nil || string(line) != backupMagic {
 		return b, nil, berth.Errorf(berth.Invalid, "not an operator's snapshot")
 	}
-	line, err := in.ReadSlice('\n') // no more than the buffer holds
-	if err != nil {
+	if line, err = in.ReadSlice('\n'); err != nil {
 		return b, nil, berth.Errorf(berth.Invalid, "the snapshot's header is damaged: %w", err)
 	}
 	// The next read overwrites the buffer.

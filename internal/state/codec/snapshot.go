@@ -180,12 +180,13 @@ func ReadableVersion(line string) (version int, err error) {
 // call alone.
 func ReadSnapshot(from io.Reader, each func(version int, kind Kind, r *Reader) error) error {
 	in := bufio.NewReader(from)
-	// The first line is plain text, so that other builds can say what it is.
-	line, err := in.ReadString('\n')
+	// The first line is plain text, so that other builds can say what it is. It
+	// can come from an upload; ReadSlice reads no more than the buffer holds.
+	line, err := in.ReadSlice('\n')
 	if err != nil {
 		return errNoSnapshot
 	}
-	version, err := ReadableVersion(line)
+	version, err := ReadableVersion(string(line))
 	if err != nil {
 		return err
 	}
