@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/admit"
 	"berth/internal/cli"
 	"berth/internal/config"
+	"berth/internal/limit"
 )
 
 var update = flag.Bool("update", false, "write the pages that are made from code")
@@ -127,6 +130,56 @@ func TestUnsupportedIsListed(t *testing.T) {
 	if read(t, file) != b.String() {
 		t.Errorf("%s is not what the code refuses; run this test with -update and read the diff", file)
 	}
+}
+
+// docs/limits.md is what the code declares.
+func TestLimitsAreListed(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`# Limits
+
+What an agent takes on at most, and what happens beyond that. A limit with a configuration key can be changed there. The metrics
+` + "`nomad_limit_allowed`, `nomad_limit_peak` and `nomad_limit_refused`" + `, each with the label ` + "`limit`" + `, show each limit in force, the highest use of
+late, and how often something was refused. From 80 % on, and when something is refused, the agent logs a line with the name of the limit,
+at most once a minute.
+
+This page is made from the declarations in code: ` + "`go test . -run TestLimitsAreListed -update`" + `.
+
+| Limit | What is limited | Default | Configuration key | Beyond it |
+|---|---|---|---|---|
+`)
+	for _, l := range limit.All() {
+		key := "fixed"
+		if l.Key != "" {
+			key = "`" + l.Key + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Of, inUnits(l.Default, l.Unit), key, l.Beyond)
+	}
+	const file = "docs/limits.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, file) != b.String() {
+		t.Errorf("%s is not what the code declares; run this test with -update and read the diff", file)
+	}
+}
+
+// inUnits writes a limit as people read it: 4 MiB, 1m30s, 1000.
+func inUnits(n int64, unit limit.Unit) string {
+	switch {
+	case n == 0:
+		return "from the machine"
+	case unit == limit.Time:
+		return time.Duration(n).String()
+	case unit == limit.Bytes && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case unit == limit.Bytes && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	case unit == limit.Bytes:
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // Links between pages lead somewhere, and paths in backticks exist.

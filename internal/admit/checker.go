@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/limit"
 )
 
 // Limits of a job that package berth does not declare.
@@ -73,8 +74,11 @@ func orList(list []string) string {
 }
 
 // atMost checks the number of some things.
-func (c *checker) atMost(at string, most, n int, what string) bool {
+func (c *checker) atMost(at string, l *limit.Limit, n int, what string) bool {
+	most := int(l.Default)
+	l.Use(int64(n), l.Default, "at", at)
 	if n > most {
+		l.Refuse("at", at)
 		c.addf(at, "at most %d %s are allowed, got %d", most, what, n)
 	}
 	return n <= most

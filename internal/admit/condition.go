@@ -14,7 +14,7 @@ import (
 // conditions checks constraints and affinities. distinct_hosts and
 // distinct_property cannot be preferences, so affinities do not have them.
 func (c *checker) conditions(at string, cons []berth.Constraint, affs []berth.Affinity) {
-	if !c.atMost(at+".constraint", MaxConditions, len(cons), "constraints") || !c.atMost(at+".affinity", MaxConditions, len(affs), "affinities") {
+	if !c.atMost(at+".constraint", conditionsLimit, len(cons), "constraints") || !c.atMost(at+".affinity", conditionsLimit, len(affs), "affinities") {
 		return
 	}
 	for i, x := range cons {
@@ -131,7 +131,7 @@ func (c *checker) property(at, of, name string, allowed []string) {
 
 // spreads checks the spread blocks of a job or group.
 func (c *checker) spreads(at string, list []berth.Spread) {
-	if !c.atMost(at+".spread", MaxConditions, len(list), "spread blocks") {
+	if !c.atMost(at+".spread", conditionsLimit, len(list), "spread blocks") {
 		return
 	}
 	for i := range list {
@@ -146,7 +146,7 @@ func (c *checker) spread(at string, s *berth.Spread) {
 		c.addf(at+".attribute", "is missing: want an attribute such as ${node.datacenter}")
 	}
 	c.between(at+".weight", int64(s.Weight), 0, 100)
-	if !c.atMost(at+".target", MaxConditions, len(s.SpreadTarget), "targets") {
+	if !c.atMost(at+".target", conditionsLimit, len(s.SpreadTarget), "targets") {
 		return
 	}
 	// The sum is checked only if each percentage is valid by itself.

@@ -93,7 +93,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	switch n := len(g.Tasks); {
 	case n == 0:
 		c.addf(at+".task", "a group needs at least one task")
-	case !c.atMost(at+".task", MaxTasks, n, "tasks"):
+	case !c.atMost(at+".task", tasksLimit, n, "tasks"):
 		return
 	}
 	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })

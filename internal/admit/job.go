@@ -110,7 +110,7 @@ func (c *checker) job(j *berth.Job) {
 	switch n := len(j.TaskGroups); {
 	case n == 0:
 		c.addf(at+".group", "a job needs at least one group")
-	case !c.atMost(at+".group", berth.MaxGroups, n, "groups"):
+	case !c.atMost(at+".group", groupsLimit, n, "groups"):
 		return
 	}
 	c.duplicates(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })

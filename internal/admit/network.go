@@ -52,7 +52,7 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 		// Labels name ports whether static or dynamic, and in any case,
 		// since they become environment variables.
 		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
-		if !c.atMost(at+".network.port", MaxPorts, len(ports), "ports") {
+		if !c.atMost(at+".network.port", portsLimit, len(ports), "ports") {
 			continue
 		}
 		for _, p := range ports {
@@ -83,7 +83,7 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 
 // volumes checks the volumes that a group requests.
 func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
-	if !c.atMost(at+".volume", maxRequests, len(g.Volumes), "volumes") {
+	if !c.atMost(at+".volume", requestsLimit, len(g.Volumes), "volumes") {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {

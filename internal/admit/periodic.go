@@ -37,7 +37,7 @@ func (c *checker) periodic(at string, j *berth.Job) {
 		c.addf(at+".crons", "cannot be combined with cron")
 	case p.Spec == "" && len(p.Specs) == 0 && p.Enabled:
 		c.addf(at+".crons", "is missing: want at least one cron expression, such as \"0 3 * * *\"")
-	case !c.atMost(at+".crons", maxCrons, len(p.Specs), "expressions"):
+	case !c.atMost(at+".crons", cronsLimit, len(p.Specs), "expressions"):
 		return
 	}
 	name := ".cron"

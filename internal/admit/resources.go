@@ -31,7 +31,7 @@ func (c *checker) resources(at string, r *berth.Resources) {
 
 // devices checks the devices that a task requests.
 func (c *checker) devices(at string, devices []berth.RequestedDevice) {
-	if !c.atMost(at+".device", maxRequests, len(devices), "device blocks") {
+	if !c.atMost(at+".device", requestsLimit, len(devices), "device blocks") {
 		return
 	}
 	seen := map[string]bool{}

@@ -91,7 +91,7 @@ func (c *checker) groupServices(at string, g *berth.TaskGroup) {
 			c.service(fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64)), g, t, &t.Services[i], seen)
 		}
 	}
-	c.atMost(at+".service", MaxServices, n, "services")
+	c.atMost(at+".service", servicesLimit, n, "services")
 }
 
 // service checks a service of a group, or of task t if it is not nil. seen
@@ -118,8 +118,8 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	}
 	c.consulOnly(at, s)
 	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
-	c.atMost(at+".tags", berth.MaxServiceTags, len(s.Tags), "tags")
-	c.atMost(at+".canary_tags", berth.MaxServiceTags, len(s.CanaryTags), "tags")
+	c.atMost(at+".tags", tagsLimit, len(s.Tags), "tags")
+	c.atMost(at+".canary_tags", tagsLimit, len(s.CanaryTags), "tags")
 	for _, tag := range slices.Concat(s.Tags, s.CanaryTags) {
 		c.line(at+".tags", tag, berth.MaxServiceTagLen)
 	}
@@ -128,7 +128,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	c.address(at, s)
 	c.port(at+".port", g, s.PortLabel)
 	c.ofTask(at+".task", g, t, s.TaskName)
-	if !c.atMost(at+".check", MaxServiceChecks, len(s.Checks), "checks") {
+	if !c.atMost(at+".check", checksLimit, len(s.Checks), "checks") {
 		return
 	}
 	for i := range s.Checks {

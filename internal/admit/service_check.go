@@ -71,7 +71,7 @@ func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
 	if len(k.Body) > maxCheckBody {
 		c.addf(at+".body", "must be at most %d bytes, got %d", maxCheckBody, len(k.Body))
 	}
-	c.atMost(at+".header", maxCheckHeaders, len(k.Header), "headers")
+	c.atMost(at+".header", headersLimit, len(k.Header), "headers")
 	for name, values := range k.Header {
 		bad := func(s string) bool { return strings.ContainsAny(s, "\r\n\x00") }
 		if name == "" || strings.ContainsAny(name, " :\t\r\n\x00") || slices.ContainsFunc(values, bad) {

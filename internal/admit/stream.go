@@ -185,8 +185,8 @@ func (c *checker) labels(at string, n int, name func(int) string) {
 }
 
 // tokens checks a list of names.
-func (c *checker) tokens(at string, list []string, most int) {
-	if !c.atMost(at, most, len(list), "entries") {
+func (c *checker) tokens(at string, list []string) {
+	if !c.atMost(at, tokensLimit, len(list), "entries") {
 		return
 	}
 	seen := map[string]bool{}
@@ -205,8 +205,8 @@ func (c *checker) tokens(at string, list []string, most int) {
 // hostPool checks a host pool, which is selected by tags or by the names of its
 // hosts, not by both. Size 0 is no fixed size.
 func (c *checker) hostPool(at string, p *berth.HostPoolSpec) {
-	c.tokens(at+".tags", p.Tags, maxTokens)
-	c.tokens(at+".hosts", p.Hosts, maxTokens)
+	c.tokens(at+".tags", p.Tags)
+	c.tokens(at+".hosts", p.Hosts)
 	c.oneOf(at+".mode", p.Mode, berth.PoolShared, berth.PoolExclusive)
 	c.between(at+".size", int64(p.Size), 0, MaxPoolSize)
 	if len(p.Hosts) > 0 {

@@ -93,8 +93,8 @@ func (c *checker) connectivity(at string, t *berth.TaskConnectivity) {
 func (c *checker) placement(at string, j *berth.Job, g *berth.TaskGroup) {
 	p := &g.Stream.Placement
 	c.line(at+".host", p.Host, berth.MaxNameLen)
-	c.tokens(at+".colocate", p.Colocate, maxTokens)
-	c.tokens(at+".exlocate", p.Exlocate, maxTokens)
+	c.tokens(at+".colocate", p.Colocate)
+	c.tokens(at+".exlocate", p.Exlocate)
 	for _, token := range p.Colocate {
 		if slices.Contains(p.Exlocate, token) {
 			c.addf(at+".exlocate", "%q cannot be in colocate too", berth.Clip(token, 64))

@@ -6,11 +6,17 @@ import (
 	"sync"
 
 	"berth"
+	"berth/internal/limit"
 )
 
 // maxWaits is how many queries of one token may wait at a time (S-26); without
 // a token they are counted by address.
 const maxWaits = 1000
+
+var waitsLimit = limit.Declare(limit.Info{
+	Name: "blocking_queries_per_caller", Of: "Blocking queries of one token, or of one address without a token, that wait", Unit: limit.Count, Default: maxWaits,
+	Beyond: "429; the queries that wait are not touched",
+})
 
 // waiting counts the queries that wait.
 type waiting struct {
@@ -25,9 +31,11 @@ func (w *waiting) enter(c Caller) error {
 	defer w.mu.Unlock()
 	k := waiter(c)
 	if w.count[k] >= maxWaits {
+		waitsLimit.Refuse("caller", k)
 		return berth.Errorf(berth.Limited, "this caller already has %d blocking queries, which is the limit", maxWaits)
 	}
 	w.count[k]++
+	waitsLimit.Use(int64(w.count[k]), maxWaits)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"berth/internal/config"
 	"berth/internal/failpoint"
 	"berth/internal/gossip"
+	"berth/internal/limit"
 	"berth/internal/server"
 	"berth/internal/wire/certs"
 
@@ -62,6 +63,7 @@ func New(conf Config) (*Daemon, error) {
 	if err := failpoint.Check(); err != nil {
 		return nil, err
 	}
+	limit.LogTo(conf.Log)
 	d := &Daemon{conf: conf, log: conf.Log, started: time.Now()}
 	if err := d.open(); err != nil {
 		d.close()

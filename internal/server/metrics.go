@@ -33,10 +33,11 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// processMetrics returns the metrics that every Go process has.
+// processMetrics returns the metrics that every agent has: those of a Go process,
+// and its limits.
 func processMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), limits{})
 	return m
 }
 
