@@ -519,6 +519,9 @@ func without(t *testing.T, tx *state.Tx) *state.Snapshot {
 			more(a, func(m *berth.AllocMore) { m.DeploymentID = berth.DeploymentID{} })
 		}
 	}
+	for e := range tx.EvalsOf(web) {
+		e.DeploymentID = berth.DeploymentID{}
+	}
 	deployment(tx.Snapshot).JobVersion = 6
 	if r := tx.Apply(&state.DeleteRows{Deployments: []berth.DeploymentID{deployment(tx.Snapshot).ID}}); r.Err != nil {
 		t.Fatal(r.Err)

@@ -217,3 +217,45 @@ func TestHealthByHand(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A client waits for an evaluation and then for the deployment that it names,
+// as Nomad's command line, levant and Terraform's provider do: after a
+// registration, after a request to look again, and after a stopped allocation.
+func TestClientsFollowAnEvaluationToItsDeployment(t *testing.T) {
+	r := start(t, t.TempDir())
+	n := r.node(1)
+	n.beats()
+	follow := func(eval string) *nomad.Deployment {
+		t.Helper()
+		e := r.becomes(eval, "complete")
+		if e.DeploymentID == "" {
+			t.Fatalf("evaluation %s (%s) names no deployment", eval, e.TriggeredBy)
+		}
+		d := must[*nomad.Deployment, *nomad.QueryMeta](t)(r.api.Deployments().Info(e.DeploymentID, nil))
+		r.until("deployment "+d.ID+" ends", func() bool {
+			n.proves(r, true)
+			d = must[*nomad.Deployment, *nomad.QueryMeta](t)(r.api.Deployments().Info(e.DeploymentID, nil))
+			return d.Status != "running"
+		})
+		if d.Status != "successful" {
+			t.Errorf("deployment %s is %s", d.ID, d.Status)
+		}
+		return d
+	}
+	first := follow(r.register(rolling("web", 2, 1)))
+	second := follow(r.register(changed(rolling("web", 2, 1))))
+	if first.JobVersion != 0 || second.JobVersion != 1 {
+		t.Errorf("versions %d and %d", first.JobVersion, second.JobVersion)
+	}
+	if d := follow(r.evaluates("web", false).ID); d.ID != second.ID {
+		t.Errorf("evaluated again it names %s", d.ID)
+	}
+	allocs := must[[]*nomad.AllocationListStub, *nomad.QueryMeta](t)(r.api.Deployments().Allocations(second.ID, nil))
+	out, err := r.api.Allocations().Stop(&nomad.Allocation{ID: allocs[0].ID}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := follow(out.EvalID); d.ID != second.ID {
+		t.Errorf("with an allocation stopped it names %s", d.ID)
+	}
+}

@@ -61,6 +61,19 @@ func (s *Snapshot) activeOf(k berth.JobKey, uid berth.UID) *berth.Deployment {
 	return nil
 }
 
+// deploymentOf returns the deployment of a job's version, active or not, or nil.
+func (s *Snapshot) deploymentOf(j *berth.Job) *berth.Deployment {
+	if s.deployments.count == 0 {
+		return nil
+	}
+	for d := range s.DeploymentsOf(j.Key()) {
+		if d.JobUID == j.UID && d.JobVersion == j.Version {
+			return d
+		}
+	}
+	return nil
+}
+
 // link stores a new row and adds it to the indexes.
 func (t *deploymentTable) link(tx *Tx, d *berth.Deployment) {
 	slot := t.insert(tx, d)

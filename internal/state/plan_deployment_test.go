@@ -243,3 +243,66 @@ func TestPlanAllAtOnce(t *testing.T) {
 		t.Errorf("%d allocations", len(w.allocs()))
 	}
 }
+
+// An evaluation names the deployment of the version that it decided on: the one
+// that its plan creates, one that existed, and one that has ended. So does the
+// blocked evaluation for what found no node. A stopped job deploys nothing.
+func TestEvaluationsNameTheirDeployment(t *testing.T) {
+	w := newRollout(t)
+	first, second := statetest.ID[berth.Deployment](1), statetest.ID[berth.Deployment](2)
+	ends := func(p *state.ApplyPlan) *berth.Eval {
+		t.Helper()
+		p.End = &state.EvalEnd{Status: berth.EvalComplete}
+		w.must(p)
+		return w.snap.Eval(p.Eval)
+	}
+	again := func() {
+		t.Helper()
+		w.evals++
+		seed := state.EvalSeed{ID: statetest.ID[berth.Eval](w.evals), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+		if err := w.do(&state.EvaluateJob{Key: web, Eval: seed, Now: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := w.snap.Eval(statetest.ID[berth.Eval](1)); !e.DeploymentID.IsZero() {
+		t.Errorf("before it is decided: %s", e.DeploymentID)
+	}
+	if e := ends(&state.ApplyPlan{Deploy: w.deployment(1, 0), Place: []berth.Placement{{NodeID: node(1)}}}); e.DeploymentID != first {
+		t.Errorf("it created the deployment: %s", e.DeploymentID)
+	}
+	again()
+	if e := ends(&state.ApplyPlan{Place: []berth.Placement{{Index: 1, NodeID: node(2)}}}); e.DeploymentID != first {
+		t.Errorf("it continued the deployment: %s", e.DeploymentID)
+	}
+	again()
+	if e := ends(&state.ApplyPlan{Deployed: &state.DeploymentChange{ID: first, Status: berth.DeploymentSuccessful}}); e.DeploymentID != first {
+		t.Errorf("it ended the deployment: %s", e.DeploymentID)
+	}
+	again()
+	if e := ends(&state.ApplyPlan{}); e.DeploymentID != first {
+		t.Errorf("its version was deployed before: %s", e.DeploymentID)
+	}
+	w.register(func(j *berth.Job) { j.Priority = 70 })
+	if e := ends(&state.ApplyPlan{}); !e.DeploymentID.IsZero() {
+		t.Errorf("a version without a deployment: %s", e.DeploymentID)
+	}
+	again()
+	p := &state.ApplyPlan{Deploy: w.deployment(2, 0), Eval: statetest.ID[berth.Eval](w.evals), JobVersion: w.job().Version, Now: 100, End: &state.EvalEnd{
+		Status: berth.EvalComplete, Failed: map[string]*berth.AllocMetric{"g": {}}, Missed: &berth.Missed{Escaped: true},
+		Blocked: &state.NewEval{ID: statetest.ID[berth.Eval](100), TriggeredBy: berth.TriggerQueuedAllocs},
+	}}
+	if err := w.do(p); err != nil {
+		t.Fatal(err)
+	}
+	if e, b := w.snap.Eval(p.Eval), w.snap.Eval(p.End.Blocked.ID); e.DeploymentID != second || b.DeploymentID != second {
+		t.Errorf("%s and the one that it left blocked: %s", e.DeploymentID, b.DeploymentID)
+	}
+	stop := &state.StopJob{Key: web, Eval: state.EvalSeed{ID: statetest.ID[berth.Eval](w.evals + 1), TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}, Now: 100}
+	if err := w.do(stop); err != nil {
+		t.Fatal(err)
+	}
+	w.evals++
+	if e := ends(&state.ApplyPlan{}); !e.DeploymentID.IsZero() {
+		t.Errorf("the job was stopped: %s", e.DeploymentID)
+	}
+}

@@ -46,6 +46,11 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
 	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
 	live := job != nil && job.UID == e.JobUID && !job.Stop
+	if live { // clients go from an evaluation to the deployment they wait for
+		if d := tx.deploymentOf(job); d != nil {
+			e.DeploymentID = d.ID
+		}
+	}
 	news := end.news()
 	switch {
 	case !live: // nothing waits for capacity any more, and nothing is retried
@@ -85,7 +90,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		if end.Blocked != nil && n.ID == end.Blocked.ID {
 			next.Status, next.Missed = berth.EvalBlocked, end.Missed
 			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
-			next.SnapshotIndex = end.SnapshotIndex
+			next.SnapshotIndex, next.DeploymentID = end.SnapshotIndex, e.DeploymentID
 		}
 		tx.putEval(nil, next)
 	}

@@ -128,7 +128,7 @@ func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
 	}
 	n := *b
 	n.FailedTGAllocs, n.QueuedAllocations, n.Missed = w.Failed, w.Queued, w.Missed
-	n.JobModifyIndex, n.SnapshotIndex = by.JobModifyIndex, end.SnapshotIndex
+	n.JobModifyIndex, n.SnapshotIndex, n.DeploymentID = by.JobModifyIndex, end.SnapshotIndex, by.DeploymentID
 	tx.putEval(b, &n)
 }
 
@@ -139,6 +139,6 @@ func (tx *Tx) newNodeWait(by *berth.Eval, node berth.NodeID, w *NodeWait, end *E
 		TriggeredBy: berth.TriggerQueuedAllocs, Cause: berth.Cause{Kind: berth.CauseEval, ID: by.ID.String()},
 		JobModifyIndex: by.JobModifyIndex, NodeID: node, PreviousEval: by.ID, Status: berth.EvalBlocked,
 		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, SnapshotIndex: end.SnapshotIndex,
-		CreateTime: now, ModifyTime: now,
+		DeploymentID: by.DeploymentID, CreateTime: now, ModifyTime: now,
 	}
 }
