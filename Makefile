@@ -29,32 +29,36 @@ FAULT       ?=
 PROCESSES = $$($(GO) list -tags faults ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
 UNITS     = $$($(GO) list -tags faults ./... | grep -v -e '^berth/internal/agent' -e '^berth/test') ./test/terms ./test/histories
 
-export CGO_ENABLED ?= 1
+# Programs are static: they need no C compiler to build and no libc to run. Tests
+# with the race detector need both.
+BIN    ?= bin
+STATIC  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
+RACE    = CGO_ENABLED=1 $(GO) test -race -tags faults
 
 SHELL       = /bin/bash
 .SHELLFLAGS = -o pipefail -c
 
 .PHONY: build
 build:
-	$(GO) build -o bin/berth ./cmd/berth
+	$(STATIC) -o $(BIN)/berth ./cmd/berth
 
 .PHONY: demo
 demo: build
-	@$(GO) build -o bin/hello ./examples/hello
-	@$(GO) build -o bin/demo ./test/demo
+	@$(STATIC) -o bin/hello ./examples/hello
+	@$(STATIC) -o bin/demo ./test/demo
 	@bin/demo
 
 .PHONY: demo-cluster
 demo-cluster: build
-	@$(GO) build -o bin/hello ./examples/hello
-	@$(GO) build -o bin/demo ./test/demo
+	@$(STATIC) -o bin/hello ./examples/hello
+	@$(STATIC) -o bin/demo ./test/demo
 	@bin/demo -cluster
 
 .PHONY: demo-stream
 demo-stream: build
-	@$(GO) build -o bin/hello ./examples/hello
-	@$(GO) build -o bin/stream/ ./examples/stream/...
-	@$(GO) build -o bin/demo ./test/demo
+	@$(STATIC) -o bin/hello ./examples/hello
+	@$(STATIC) -o bin/stream/ ./examples/stream/...
+	@$(STATIC) -o bin/demo ./test/demo
 	@bin/demo -stream
 
 # All parts run even if one fails. The end of the output lists what failed; the
@@ -91,11 +95,11 @@ check:
 
 .PHONY: unit
 unit:
-	$(GO) test -race -tags faults -timeout 20m $(UNITS)
+	$(RACE) -timeout 20m $(UNITS)
 
 .PHONY: processes
 processes:
-	$(GO) test -race -tags faults -p 1 -timeout 20m $(PROCESSES)
+	$(RACE) -p 1 -timeout 20m $(PROCESSES)
 
 # Each package of PROCESSES alone and each part of the tests, N times: make flaky
 # N=20 LOAD=20 FLAKY="./test/real unit" RUN=TestStorm. It prints a table of what
@@ -107,12 +111,12 @@ FLAKY ?= $(patsubst berth/%,./%,$(shell $(GO) list -tags faults -f '{{if or .Tes
 
 .PHONY: flaky
 flaky: deps build
-	@$(GO) build -o bin/flakytests ./test/flaky
+	@$(STATIC) -o bin/flakytests ./test/flaky
 	@bin/flakytests -n $(N) -load $(LOAD) -run '$(RUN)' $(FLAKY)
 
 .PHONY: soak
 soak:
-	BERTH_LONG=1 $(GO) test -race -tags faults -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
+	BERTH_LONG=1 $(RACE) -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
 
 # The whole output is in bin/scenarios.log.
 .PHONY: scenarios
@@ -125,8 +129,8 @@ scenarios:
 # checks must find. FAULT=F-01,F-08 plays those alone.
 .PHONY: faults
 faults: deps
-	$(GO) build -tags faults -o bin/berth-faults ./cmd/berth
-	$(GO) build -o bin/faults ./test/faults
+	$(STATIC) -tags faults -o bin/berth-faults ./cmd/berth
+	$(STATIC) -o bin/faults ./test/faults
 	bin/faults -rounds $(ROUNDS) -fault "$(FAULT)"
 	bin/faults -planted all
 

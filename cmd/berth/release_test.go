@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -47,6 +48,56 @@ func TestReleaseHasNoFaultPoints(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), failpoint.Env+" is set, but this build has no fault points") {
 			t.Errorf("berth %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
+	}
+}
+
+// make needs nothing but Go: no C compiler, and what it builds runs without a libc.
+// The program has no debug information and stays small enough to copy around.
+func TestMakeNeedsOnlyGo(t *testing.T) {
+	goBin, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir() // with links to make, the shell, go, and nothing else
+	for _, name := range []string{"make", "bash", "sh", "grep"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "make", "-C", "../..", "build", "GO="+goBin, "BIN="+out)
+	cmd.Env = []string{"PATH=" + bin}
+	for _, kv := range os.Environ() { // where Go keeps modules and what it built
+		if name, _, _ := strings.Cut(kv, "="); name == "HOME" || name == "GOCACHE" || name == "GOMODCACHE" || name == "GOPATH" || name == "GOPROXY" || name == "GONOSUMDB" || name == "GOFLAGS" || name == "GOSUMDB" {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, text)
+	}
+	file, err := elf.Open(filepath.Join(out, "berth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("the program is not static: it has a segment %v", p.Type)
+		}
+	}
+	if file.Section(".debug_info") != nil || file.Section(".zdebug_info") != nil || file.Section(".symtab") != nil {
+		t.Error("the program has debug information or symbols")
+	}
+	info, err := os.Stat(filepath.Join(out, "berth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := int64(45 << 20); info.Size() > most {
+		t.Errorf("the program has %d bytes, allowed are %d", info.Size(), most)
 	}
 }
 
