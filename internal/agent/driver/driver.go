@@ -24,8 +24,9 @@ type Driver interface {
 	// works now.
 	Fingerprint(ctx context.Context) berth.DriverInfo
 
-	// Start starts a task. If it returns an error nothing of the task runs;
-	// that holds when ctx ends in the middle too, unless it is [Detaching].
+	// Start starts a task. If it returns an error nothing of the task runs,
+	// also if ctx ends in the middle, unless it is [Detaching] or the error is
+	// ErrUnclear: then Recover tells what became of it.
 	// [IsRecoverable] tells whether to try again can help.
 	Start(ctx context.Context, t *Task) (Handle, error)
 
@@ -76,6 +77,9 @@ var (
 	ErrLost    = supervise.ErrLost
 	ErrReboot  = supervise.ErrReboot
 )
+
+// ErrUnclear is the error of a Start that may have started the task.
+var ErrUnclear = errors.New("the task may have been started")
 
 // Task is what a driver is told of a task. All of it is interpolated.
 type Task struct {

@@ -77,12 +77,14 @@ func (d *Dir) Start(ctx context.Context, task string, number uint64, st Start) (
 	}
 }
 
-// Find tells how a launch goes; number 0 is the task's newest. The errors are
-// ErrUnknown, ErrLost and ErrReboot; when it returns ErrLost, what was left of
-// the task has been stopped, after at most grace to end by itself.
+// Find returns the state of a launch; number 0 is the task's newest. After
+// ErrUnknown the numbered launch never starts, even if a request to start it is
+// still under way. After ErrLost and ErrReboot
+// nothing of the task runs; what was left of it had at most grace to end by
+// itself. After any other error the launch may be running: ask again.
 func (d *Dir) Find(ctx context.Context, task string, number uint64, grace time.Duration) (*Launch, error) {
 	for {
-		resp, err := d.call(ctx, request{Call: callHello})
+		resp, err := d.call(ctx, request{Call: callHello, Task: task, Launch: number})
 		if err == nil {
 			st := state{Launches: resp.Launches}
 			if l := st.find(task, number); l != nil {

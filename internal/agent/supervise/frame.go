@@ -35,7 +35,7 @@ type request struct {
 	V       int
 	Call    string
 	Task    string        `json:",omitempty"`
-	Launch  uint64        `json:",omitempty"` // its number; 0 is the newest of the task
+	Launch  uint64        `json:",omitempty"` // its number; 0 is the newest of the task. Of a hello: no launch up to it may start any more
 	Start   *Start        `json:",omitempty"`
 	Signal  int           `json:",omitempty"` // of a signal or a stop
 	Timeout time.Duration `json:",omitempty"` // of a stop, before the kill

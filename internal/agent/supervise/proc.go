@@ -41,6 +41,9 @@ func (s *server) start(req *request) (*Launch, error) {
 	if s.ending {
 		return nil, berth.Errorf(berth.Unavailable, "the supervisor ends")
 	}
+	if req.Launch <= s.gone[req.Task] {
+		return nil, berth.Errorf(berth.Conflict, "launch %d of task %q was given up before it started", req.Launch, req.Task)
+	}
 	if p := s.live[req.Task]; p != nil {
 		return nil, berth.Errorf(berth.Conflict, "launch %d of task %q still runs", p.launch.Number, req.Task)
 	}

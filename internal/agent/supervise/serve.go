@@ -132,6 +132,11 @@ func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err er
 			return resp, berth.Errorf(berth.Unavailable, "the supervisor ends")
 		}
 		resp.Launches = append(resp.Launches, s.state.Launches...)
+		// The caller may conclude that a launch it does not find never
+		// happened, so a request to start it that comes later is refused.
+		if req.Task != "" {
+			s.gone[req.Task] = max(s.gone[req.Task], req.Launch)
+		}
 		return resp, nil
 	case callStart:
 		if callerGone(conn) {

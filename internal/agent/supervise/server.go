@@ -74,11 +74,15 @@ type server struct {
 	sock    *net.UnixListener
 	cgroups []hierarchy // hierarchies in which groups can be made
 
-	mu     sync.Mutex
-	state  state            // what the control directory is to hold
-	live   map[string]*proc // by task: those that have not ended
-	used   bool             // something was started once
-	quit   bool             // somebody told us to end: exits are left in the state
+	mu    sync.Mutex
+	state state            // what the control directory is to hold
+	live  map[string]*proc // by task: those that have not ended
+	used  bool             // something was started once
+	// gone holds, by task, the number up to which no launch may start any more:
+	// an agent was told that the supervisor does not know it, and has acted on
+	// that.
+	gone   map[string]uint64
+	quit   bool // somebody told us to end: exits are left in the state
 	calls  int
 	idle   *time.Timer   // runs while nothing lives and exits wait for the agent
 	ending bool          // nothing is started any more
@@ -99,7 +103,7 @@ func prepare(alloc string, log *slog.Logger) (s *server, ready *os.File, err err
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, ready, fmt.Errorf("become subreaper: %w", err)
 	}
-	s = &server{log: log, live: map[string]*proc{}, end: make(chan struct{}), cgroups: hierarchies()}
+	s = &server{log: log, live: map[string]*proc{}, gone: map[string]uint64{}, end: make(chan struct{}), cgroups: hierarchies()}
 	if s.control, err = saferoot.Open("."); err != nil {
 		return nil, ready, err
 	}

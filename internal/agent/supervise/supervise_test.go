@@ -816,3 +816,32 @@ func TestStatOfAProcessWithAHostileName(t *testing.T) {
 		}
 	}
 }
+
+// A request to start a task can be slow on its way. Once the agent was told that
+// the launch is not known, and has acted on it, it must not start any more.
+func TestALaunchThatWasNotFoundDoesNotStartLater(t *testing.T) {
+	a := newAlloc(t)
+	a.start("other", 1, a.sh("exec sleep 1000"))
+	// The caller is still connected when its request is dealt with.
+	conn, err := net.Dial("unix", a.control.ProcPath()+"/"+fileSocket)
+	must(t, err)
+	defer conn.Close()
+	if _, err := a.Find(t.Context(), "t", 3, 0); !errors.Is(err, ErrUnknown) {
+		t.Fatalf("found %v before it was started", err)
+	}
+	st := a.sh("exec sleep 1000")
+	for launch := uint64(1); launch <= 3; launch++ {
+		must(t, writeFrame(conn, &request{V: version, Call: callStart, Task: "t", Launch: launch, Start: &st}))
+		var resp response
+		must(t, readFrame(conn, &resp))
+		if resp.Kind != berth.Conflict || resp.Launch != nil {
+			t.Errorf("launch %d: %q, %v, want a conflict", launch, resp.Err, resp.Launch)
+		}
+		conn, err = net.Dial("unix", a.control.ProcPath()+"/"+fileSocket)
+		must(t, err)
+		defer conn.Close()
+	}
+	a.start("t", 4, st)
+	must(t, a.Stop(t.Context(), "t", 4, syscall.SIGKILL, 0))
+	a.wait("t", 4)
+}

@@ -64,6 +64,13 @@ func New(c Config, a *op.Alloc) *Runner {
 	if r.state.Task.State == "" {
 		r.state.Task.State = berth.TaskPending
 	}
+	// The first event, whatever is ordered before Run: an order to end must
+	// find out first whether anything runs.
+	if r.c.Restored == nil {
+		r.post(Begin{Adopt: r.c.Adopt})
+	} else {
+		r.post(Restore{})
+	}
 	return r
 }
 
@@ -155,11 +162,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	l := &loop{Runner: r}
 	defer l.end()
 	l.ctx, l.detach = context.WithCancelCause(context.WithoutCancel(ctx))
-	if r.c.Restored == nil {
-		r.post(Begin{Adopt: r.c.Adopt})
-	} else {
-		r.post(Restore{})
-	}
 	for {
 		// What has happened so far is dealt with before anything is waited for.
 		for _, e := range r.take() {
@@ -383,6 +385,9 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 	case err == nil:
 		l.hold(h)
 		l.post(Started{h.State()})
+	case errors.Is(err, driver.ErrUnclear):
+		l.c.Log.Warn("it is not known whether a task was started; looking", "task", l.c.Name, "launch", launch, "error", err)
+		l.look(l.ctx) // not ctx: an order to end must not end the search
 	case !driver.Detaching(ctx):
 		l.post(StartFailed{Why: err.Error(), Recoverable: driver.IsRecoverable(err)})
 	}
@@ -420,7 +425,9 @@ func (l *loop) recover(ctx context.Context) (driver.Handle, error) {
 			_ = h.run(ctx, at)
 		}
 	}
-	return l.c.Driver.Recover(ctx, at.out, l.State().Handle)
+	s := l.State()
+	at.out.Launch = s.Launch // one that is not found by its number is not started any more
+	return l.c.Driver.Recover(ctx, at.out, s.Handle)
 }
 
 // gone tells of a launch that cannot be found, or tries again.

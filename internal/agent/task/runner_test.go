@@ -280,6 +280,77 @@ func (d *lossy) Recover(ctx context.Context, t *driver.Task, state []byte) (driv
 	return d.Driver.Recover(ctx, t, state)
 }
 
+// unclear is a driver that starts tasks and cannot tell that it did.
+type unclear struct {
+	*mock.Driver
+	started driver.Handle
+	asked   int // how often Recover had no answer
+}
+
+func (d *unclear) Start(ctx context.Context, t *driver.Task) (driver.Handle, error) {
+	h, err := d.Driver.Start(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	d.started = h
+	<-ctx.Done() // the order to end comes while nobody knows
+	return nil, driver.ErrUnclear
+}
+
+func (d *unclear) Recover(context.Context, *driver.Task, []byte) (driver.Handle, error) {
+	if d.asked++; d.asked < 3 {
+		return nil, errors.New("the supervisor does not answer")
+	}
+	return d.started, nil
+}
+
+// A task whose start was not answered is not given up as long as it may run.
+func TestAStartWithoutAnAnswerIsLookedFor(t *testing.T) {
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"10h"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		d := &unclear{Driver: mock.New(true)}
+		b.c.Driver = d
+		r, end := b.agent(t)
+		time.Sleep(time.Minute)
+		r.Kill(Kill{Reason: "changed my mind"})
+		time.Sleep(time.Second)
+		if s := r.State(); s.Phase != Starting {
+			t.Errorf("given up while it may run: %+v", s)
+		}
+		time.Sleep(time.Minute)
+		if s := r.State(); s.Phase != Dead || s.Task.Failed || history(s) != "Received, Task Setup, Killing, Started, Terminated, Killed" {
+			t.Errorf("%s: %+v", history(s), s)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The record of a task is lost while the task runs, and servers want it stopped
+// when the agent takes it up again.
+func TestAnOrderToEndBeforeTheRunnerRunsEndsWhatRuns(t *testing.T) {
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"10h"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		d := &unclear{Driver: mock.New(true), asked: 2}
+		b.c.Driver = d
+		_, end := b.agent(t)
+		time.Sleep(time.Minute)
+		_ = end()
+		b.c.Adopt = true
+		r := New(b.c, b.alloc)
+		r.Kill(Kill{Reason: "not wanted any more"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("%v: %+v", err, r.State())
+		}
+		if s := r.State(); s.Phase != Dead || history(s) != "Received, Killing, Started, Terminated, Killed" {
+			t.Errorf("%s: %+v", history(s), s)
+		}
+	})
+}
+
 func TestWhatIsLostIsToldOnceAndNotStartedAgain(t *testing.T) {
 	for _, c := range []struct {
 		err   error

@@ -73,16 +73,22 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 	// The supervisor may have started it and the answer was lost.
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if l, e := t.Supervisor.Find(late, t.Name, t.Launch, t.Grace); e == nil {
-		h := &handle{t, *l}
-		if ctx.Err() == nil {
-			return h, nil
-		}
-		err = errors.Join(err, h.Stop(late, syscall.SIGKILL, 0))
-		_, e := h.Wait(late)
-		err = errors.Join(err, e, h.Release(late))
+	l, findErr := t.Supervisor.Find(late, t.Name, t.Launch, t.Grace)
+	switch {
+	case errors.Is(findErr, driver.ErrUnknown), errors.Is(findErr, driver.ErrLost), errors.Is(findErr, driver.ErrReboot):
+		return nil, driver.Recoverable(err) // nothing of it runs
+	case findErr != nil:
+		return nil, errors.Join(driver.ErrUnclear, err, findErr)
 	}
-	return nil, driver.Recoverable(err)
+	h := &handle{t, *l}
+	if ctx.Err() == nil {
+		return h, nil
+	}
+	err = errors.Join(err, h.Stop(late, syscall.SIGKILL, 0))
+	if _, waitErr := h.Wait(late); waitErr != nil && !errors.Is(waitErr, driver.ErrLost) {
+		return nil, errors.Join(driver.ErrUnclear, err, waitErr)
+	}
+	return nil, driver.Recoverable(errors.Join(err, h.Release(late)))
 }
 
 // plan turns a task into a start.
