@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"berth/internal/sameorigin"
 )
 
 // Limits of the HTTP server (S-25).
@@ -32,6 +34,9 @@ type Limits struct {
 	MaxConns   int           // from one client address at a time; 0 is no limit
 	HeaderTime time.Duration // until a request's headers must be there, and before that the handshake of TLS; 0 is 5 s
 	TLS        *tls.Config   // nil: none
+	// Origins decides which requests are answered at all; nil: those to IP
+	// addresses and localhost that no page of another site sent.
+	Origins *sameorigin.Policy
 }
 
 // Serve answers HTTP on a listener until ctx ends. It waits for requests in
@@ -39,8 +44,12 @@ type Limits struct {
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *slog.Logger) error {
 	// No WriteTimeout: it would end blocking queries and streams. Each write
 	// sets its own deadline.
+	gate := originGate{policy: cmp.Or(l.Origins, &sameorigin.Policy{}), log: log}
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !gate.admits(w, r) {
+				return
+			}
 			// The limit is for taking in the request, not for waiting on the
 			// answer of a blocking query.
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))

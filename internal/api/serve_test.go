@@ -21,7 +21,7 @@ import (
 
 // Whoever says nothing, or says it too slowly, does not keep a connection.
 func TestTheSlowAreDropped(t *testing.T) {
-	const post = "PUT /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+	const post = "PUT /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
 	for _, c := range []struct {
 		name, sends string
 		wait        time.Duration // until the server has had enough
@@ -29,10 +29,10 @@ func TestTheSlowAreDropped(t *testing.T) {
 	}{
 		{"nothing is said", "", 5 * time.Second, ""},
 		{"half a request line", "GET /v1/jo", 5 * time.Second, ""},
-		{"headers without an end", "GET /v1/jobs HTTP/1.1\r\nHost: x\r\nX-A: b\r\n", 5 * time.Second, ""},
+		{"headers without an end", "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n", 5 * time.Second, ""},
 		{"a body that does not come", post, 60 * time.Second, "cannot read the body"},
 		{"half a body", post + `{"Job":`, 60 * time.Second, "cannot read the body"},
-		{"silence after an answer", "GET /v1/regions HTTP/1.1\r\nHost: x\r\n\r\n", 90 * time.Second, `["global"]`},
+		{"silence after an answer", "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n", 90 * time.Second, `["global"]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTheSlowAreDropped(t *testing.T) {
 				}
 				other := p.dial()
 				defer other.Close()
-				go io.WriteString(other, "GET /v1/regions HTTP/1.1\r\nHost: x\r\n\r\n")
+				go io.WriteString(other, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n")
 				if code, _, _, err := answer(other); code != http.StatusOK {
 					t.Error("the server does not serve afterwards:", code, err)
 				}
@@ -70,7 +70,7 @@ func TestABodyInTimeMayWaitLong(t *testing.T) {
 		conn := p.dial()
 		defer conn.Close()
 		start := time.Now()
-		go io.WriteString(conn, "GET /v1/nodes?index=1&wait=200s HTTP/1.1\r\nHost: x\r\n\r\n")
+		go io.WriteString(conn, "GET /v1/nodes?index=1&wait=200s HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		go func() {
 			time.Sleep(180 * time.Second)
 			log.Must(t, statetest.AddNode(1, 4000, 4000))
@@ -109,7 +109,7 @@ func TestTheHundredAndFirstConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		io.WriteString(c, "GET /v1/regions HTTP/1.1\r\nHost: x\r\n\r\n")
+		io.WriteString(c, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if code, _, _, err := answer(c); code != http.StatusOK {
 			t.Fatal(code, err)
 		}
@@ -147,7 +147,7 @@ func TestHeaderBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go fmt.Fprintf(c, "GET /v1/regions HTTP/1.1\r\nHost: x\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", size))
+		go fmt.Fprintf(c, "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", size))
 		if code, _, _, err := answer(c); code != want {
 			t.Errorf("%d bytes of headers: %d %v", size, code, err)
 		}
@@ -265,7 +265,7 @@ func TestAWaitEndsWithItsCaller(t *testing.T) {
 		s, _ := serve(t, nil)
 		p, stop := listen(t, s, api.Limits{})
 		conn := p.dial()
-		io.WriteString(conn, "GET /v1/nodes?index=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+		io.WriteString(conn, "GET /v1/nodes?index=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		synctest.Wait()
 		conn.Close()
 		start := time.Now()
@@ -340,7 +340,7 @@ func TestTheEndDoesNotWaitForTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := serve(t, nil)
 		p, stop := listen(t, s, api.Limits{})
-		for _, said := range []string{"", "GET /v1/jo", "GET /v1/regions HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		for _, said := range []string{"", "GET /v1/jo", "GET /v1/regions HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
 			c := p.dial()
 			defer c.Close()
 			go io.WriteString(c, said)

@@ -152,7 +152,7 @@ func TestASnapshotThatStops(t *testing.T) {
 		defer stop()
 		conn := p.dial()
 		defer conn.Close()
-		go fmt.Fprintf(conn, "PUT /v1/operator/snapshot HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 1<<30, strings.Repeat("x", 1<<20))
+		go fmt.Fprintf(conn, "PUT /v1/operator/snapshot HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 1<<30, strings.Repeat("x", 1<<20))
 		code, _, body, err := answer(conn)
 		if err != nil || code != 400 || k.got != 1<<20 {
 			t.Errorf("%d %s, %v, %d bytes", code, body, err, k.got)

@@ -13,6 +13,7 @@ import (
 
 	"berth"
 	"berth/internal/decode"
+	"berth/internal/sameorigin"
 	"berth/op"
 )
 
@@ -22,6 +23,7 @@ func (d *decoder) complete(dev bool) {
 	d.names()
 	d.serfPort(dev)
 	d.addresses()
+	d.httpHosts()
 	d.limits()
 	d.tls()
 	if c.Server.Enabled {
@@ -233,6 +235,19 @@ func privateIP(addrs []net.Addr, both bool) (found string) {
 		}
 	}
 	return found
+}
+
+// httpHosts checks the names under which the HTTP API answers besides the
+// agent's own.
+func (d *decoder) httpHosts() {
+	for _, s := range d.to.HTTPHosts {
+		if !sameorigin.Valid(s) {
+			d.fail("http_hosts", "%.140q is not a host name: want one such as \"nomad.example.com\", \"nomad.example.com:8443\" or \"*.example.com\"", s)
+		}
+		if s == "*" {
+			d.warnf("http_hosts has \"*\": a web page that an operator opens can read from the HTTP API by DNS rebinding")
+		}
+	}
 }
 
 // limits checks the connection limits and timeouts. A limit of 0 is how the

@@ -40,6 +40,7 @@ type Config struct {
 	HTTP      Endpoint
 	RPC       Endpoint
 	Serf      Endpoint // gossip; servers only
+	HTTPHosts []string // names for the HTTP API besides the agent's own, as sameorigin.Policy takes them
 	LogLevel  slog.Level
 	LogJSON   bool
 	LogTrace  bool // the level was "trace", which logs like debug
@@ -262,6 +263,7 @@ func (c *Config) Public() map[string]any {
 		"Ports":          endpoints(func(e Endpoint) any { return e.Port }),
 		"Addresses":      endpoints(func(e Endpoint) any { return e.Addr }),
 		"AdvertiseAddrs": endpoints(func(e Endpoint) any { return e.Advertise }),
+		"HTTPHosts":      append([]string{}, c.HTTPHosts...),
 		"LogLevel":       c.levelName(),
 		"LogJson":        c.LogJSON,
 		"EnableDebug":    false,

@@ -41,6 +41,7 @@ var supported = table{
 		"rpc":  text(func(c *Config) *string { return &c.RPC.Advertise }),
 		"serf": text(func(c *Config) *string { return &c.Serf.Advertise }),
 	}),
+	"http_hosts": texts(func(c *Config) *[]string { return &c.HTTPHosts }),
 	"limits": block(table{
 		"http_max_conns_per_client": whole(func(c *Config) *int { return &c.Limits.HTTPMaxConns }),
 		"rpc_max_conns_per_client":  whole(func(c *Config) *int { return &c.Limits.RPCMaxConns }),

@@ -88,7 +88,7 @@ func rowsOf(snap *state.Snapshot) map[string]int {
 func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
 	in := bufio.NewReaderSize(r, backupHeadMax)
 	var b Backup
-	// Anyone with the right to restore sends these lines. ReadSlice reads no more than the
+	// The lines come from an upload. ReadSlice reads no more than the
 	// buffer holds.
 	line, err := in.ReadSlice('\n')
 	if err != nil || string(line) != backupMagic {

@@ -159,7 +159,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer endRest()
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
-		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS()}
+		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
 		return api.Serve(rest, d.http, d.handler, limits, d.log)
 	})
 	if d.server != nil {

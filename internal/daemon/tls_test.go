@@ -117,7 +117,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	mutual, oneWay := web(true), web(false)
 
 	get := func(t *testing.T, conn net.Conn) string {
-		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		b, _ := io.ReadAll(conn)
 		return string(b)
 	}

@@ -17,6 +17,7 @@ import (
 	"berth"
 	"berth/internal/rest"
 	"berth/internal/saferoot"
+	"berth/internal/sameorigin"
 	"berth/op"
 )
 
@@ -118,6 +119,11 @@ func (k *Keeper) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(at, func(w http.ResponseWriter, r *http.Request) {
+		// Browsers reach a TCP port, and no socket.
+		if refusal := new(sameorigin.Policy).Check(r); refusal != nil && k.record.Port != 0 {
+			http.Error(w, refusal.Text, refusal.Status)
+			return
+		}
 		if r.Method != http.MethodPut && r.Method != http.MethodPost {
 			w.Header().Set("Allow", "PUT, POST")
 			http.Error(w, fmt.Sprintf("method %s: want PUT or POST", r.Method), http.StatusMethodNotAllowed)

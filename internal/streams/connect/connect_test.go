@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -300,5 +301,38 @@ func TestAnAddressIsHeldFromTheStart(t *testing.T) {
 		t.Errorf("%s, %v", again.api, err)
 	} else {
 		l.Close()
+	}
+}
+
+// A web page cannot report for a task, even one that knows the token: only a
+// TCP port can be reached from a browser.
+func TestWebPagesCannotReport(t *testing.T) {
+	for _, c := range []struct {
+		port   int
+		host   string
+		origin string
+		code   int
+	}{
+		{4000, "127.0.0.1:4000", "", 400}, // the report itself is empty
+		{4000, "127.0.0.1:4000", "http://evil.example", 403},
+		{4000, "evil.example:4000", "", 403},
+		{0, "berth", "", 400}, // programs put anything into the requests to a socket
+	} {
+		k := newMachine(t, t.TempDir()).open(t)
+		k.record.Port = c.port
+		path := reportPath
+		if c.port != 0 {
+			path = "/" + k.record.Token + path
+		}
+		r := httptest.NewRequest("PUT", path, strings.NewReader("{}"))
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		w := httptest.NewRecorder()
+		k.handler().ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("port %d, host %s, origin %q: %d %s", c.port, c.host, c.origin, w.Code, w.Body)
+		}
 	}
 }
