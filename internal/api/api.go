@@ -36,6 +36,10 @@ type Cluster interface {
 type Leader interface {
 	state.Log
 	phases
+	// Confirm returns nil once a majority has confirmed, after the call, that
+	// this server has led without interruption since the term began. The error
+	// wraps state.ErrLost or is the context's.
+	Confirm(context.Context) error
 	// Beat records a heartbeat of a node and returns the time until the next
 	// one is due.
 	Beat(berth.NodeID) time.Duration

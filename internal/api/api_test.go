@@ -28,6 +28,7 @@ import (
 type leader struct{ *statetest.Log }
 
 func (leader) Beat(berth.NodeID) time.Duration                         { return 10 * time.Second }
+func (leader) Confirm(context.Context) error                           { return nil }
 func (leader) Acked(berth.EvalID) int64                                { return 0 }
 func (leader) Quasi(berth.EvalID) (string, berth.Timeline)             { return "", berth.Timeline{} }
 func (l leader) Leader() (api.Leader, error)                           { return l, nil }

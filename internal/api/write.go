@@ -137,6 +137,14 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 		return out, 0, err
 	}
 	c, err := decide(w, in)
+	if err != nil || len(c.Commands) == 0 {
+		// Nothing will be committed that could show that this server still
+		// leads. One that was paused would refuse, or find nothing to do, from a
+		// state that others have left behind.
+		if lost := confirm(ctx, leader); lost != nil {
+			return out, 0, lost
+		}
+	}
 	if err != nil {
 		return out, 0, err
 	}
@@ -224,6 +232,17 @@ func commit(ctx context.Context, log state.Log, cmds []state.Command, apart bool
 	return index, nil
 }
 
+// confirm returns nil once a majority has confirmed that what this server
+// decided on its state since the term began was decided as the leader. The
+// error is a *termOver, since nothing was proposed, or the context's.
+func confirm(ctx context.Context, leader Leader) error {
+	err := leader.Confirm(ctx)
+	if errors.Is(err, state.ErrLost) {
+		return &termOver{err}
+	}
+	return err
+}
+
 // contactOf records a heartbeat of a node, and returns what its agent is told.
 func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
 	c := Contact{TTL: leader.Beat(id), Leader: s.Cluster.Address()}
@@ -259,7 +278,10 @@ func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out],
 // for a request.
 func effect[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *Write, *In) (Out, error)) {
 	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, _ uint64, err error) {
-		w, _, err := s.admitWrite(o.Info, who, opts)
+		w, leader, err := s.admitWrite(o.Info, who, opts)
+		if err == nil {
+			err = confirm(ctx, leader) // before anything is done by the state that f gets
+		}
 		if err != nil {
 			return out, 0, err
 		}

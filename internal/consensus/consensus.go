@@ -137,7 +137,8 @@ type Server struct {
 	now        atomic.Pointer[node]
 	leadership chan struct{} // holds a token after a change of leadership
 
-	leads atomic.Uint64                           // the term that this server leads; 0 if it leads none, or the term has not begun
+	leads atomic.Pointer[lease]                   // the term that this server leads; nil if it leads none, or the term has not begun
+	asked atomic.Uint64                           // questions to the majority, since the start
 	end   atomic.Pointer[context.CancelCauseFunc] // ends the current term
 
 	notices     sync.WaitGroup

@@ -21,6 +21,8 @@ type proposer struct {
 	raft     *raft.Raft
 	fsm      *fsm
 	patience time.Duration
+	term     uint64                                   // of raft
+	confirm  func(context.Context, uint64) error      // asks a majority whether this server leads raft's term
 	landed   func()                                   // called after an entry was committed, if set
 	allow    func(c state.Command, version int) error // see Config.Allow
 
@@ -54,7 +56,7 @@ const inFlight = 2
 // newProposer returns a proposer for a term of r, whose tip is base. It sends
 // nothing until it is run.
 func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *proposer {
-	p := &proposer{raft: r, fsm: f, patience: c.Patience, tip: base, ready: make(chan struct{}, 1)}
+	p := &proposer{raft: r, fsm: f, patience: c.Patience, term: r.CurrentTerm(), tip: base, ready: make(chan struct{}, 1)}
 	if c.Allow != nil {
 		p.allow = func(cmd state.Command, version int) error { return c.Allow(state.Feature(cmd), version) }
 	}
@@ -178,7 +180,7 @@ func (p *proposer) run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.land(flights, crashed)
+		p.land(ctx, flights, crashed)
 	}()
 	err := p.send(ctx, flights, crashed)
 	p.close(err)
@@ -217,8 +219,16 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 
 // land waits for entries in order and resolves what waits for them. After a
 // lost entry no more are sent.
-func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
+//
+// A group that was refused as a whole has no entry that a majority would have to
+// accept. It waits until a majority says that this server still leads: one that
+// was paused may have staged it on a state that others have left behind.
+func (p *proposer) land(ctx context.Context, flights <-chan flight, crashed chan<- error) {
 	var first error
+	ctx, stop := context.WithCancel(ctx)
+	var asking sync.WaitGroup // later entries do not wait for these
+	defer asking.Wait()
+	defer stop()
 	for f := range flights {
 		lost := f.outcome(first)
 		switch {
@@ -228,8 +238,21 @@ func (p *proposer) land(flights <-chan flight, crashed chan<- error) {
 		case lost == nil && f.future != nil && p.landed != nil:
 			p.landed()
 		}
+		if lost == nil && f.future == nil && p.confirm != nil {
+			asking.Go(func() { f.group.resolve(p.stillLeads(ctx)) })
+			continue
+		}
 		f.group.resolve(lost)
 	}
+}
+
+// stillLeads returns nil if a majority confirms that this server leads the term.
+// The error wraps state.ErrLost.
+func (p *proposer) stillLeads(ctx context.Context) error {
+	if failpoint.Hit("consensus/refuse-unconfirmed") != nil { // a defect that the fault runner must find
+		return nil
+	}
+	return undone(p.confirm(ctx, p.term))
 }
 
 // outcome waits for an entry and returns why it was lost, nil if it was not. A

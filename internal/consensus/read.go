@@ -9,51 +9,105 @@ import (
 	"berth/internal/state"
 )
 
+// lease is a term that this server leads.
+type lease struct {
+	number uint64 // of the term, as the state counts
+	raft   uint64 // of raft, which counts its own
+}
+
 // Verify returns nil if this server led without interruption, in one term that
 // had begun, from the call until a moment after it; a majority confirmed that.
 // Concurrent calls share one round trip. The error wraps state.ErrLost or is
 // the context's.
 func (s *Server) Verify(ctx context.Context) error {
-	term := s.leads.Load()
-	if term == 0 {
+	l := s.leads.Load()
+	if l == nil {
 		return state.ErrLost
 	}
-	if !s.shared { // there is no other server to ask
+	if failpoint.Hit("consensus/lease-read") != nil { // a defect that the fault runner must find
 		return nil
 	}
-	if failpoint.Hit("consensus/lease-read") != nil { // a defect that the fault runner must find
+	return s.verifyLease(ctx, l)
+}
+
+// confirm returns nil if this server has led without interruption from the
+// beginning of a term until a moment after the call. Whatever it decided in
+// that time, on a state that was committed, was true when it was decided.
+func (s *Server) confirm(ctx context.Context, number uint64) error {
+	l := s.leads.Load()
+	if l == nil || l.number != number {
+		return fmt.Errorf("%w: the term is over", state.ErrLost)
+	}
+	if failpoint.Hit("consensus/refuse-unconfirmed") != nil { // a defect that the fault runner must find
+		return nil
+	}
+	return s.verifyLease(ctx, l)
+}
+
+// verifyLease is Verify for a term that this server leads.
+func (s *Server) verifyLease(ctx context.Context, l *lease) error {
+	if err := s.askMajority(ctx, l.raft); err != nil {
+		return err
+	}
+	if s.leads.Load() != l {
+		return errChanged
+	}
+	return nil
+}
+
+// askMajority returns nil once a majority has confirmed, after the call, that
+// this server leads raft's given term. The error wraps state.ErrLost or is the
+// context's.
+func (s *Server) askMajority(ctx context.Context, term uint64) error {
+	if !s.shared { // there is no other server to ask
 		return nil
 	}
 	if err := s.rounds.ask(ctx, s.verify); err != nil {
 		return err
 	}
-	if s.leads.Load() != term {
-		return fmt.Errorf("%w: leadership changed in the meantime", state.ErrLost)
+	// Raft can have lost its leadership and gained it again while what runs
+	// during our term has not noticed yet.
+	if s.raft().CurrentTerm() != term {
+		return errChanged
 	}
 	return nil
 }
+
+// errChanged is returned to callers that asked in one term and would be
+// answered in another.
+var errChanged = fmt.Errorf("%w: leadership changed in the meantime", state.ErrLost)
+
+// Confirmations returns how often this server has asked a majority whether it
+// leads.
+func (s *Server) Confirmations() uint64 { return s.asked.Load() }
 
 // ReadIndex returns a state index that includes everything that any server
 // answered before the call. A read of a state that has reached this index, on
 // any server, is linearizable. Only the leader knows the index; other servers
 // return state.ErrLost. The leader itself may have to wait for the index, too.
 func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
-	term := s.leads.Load()
-	index := s.fsm.reach(s.raft().CommitIndex())
-	if err := s.Verify(ctx); err != nil {
-		return 0, err
+	l := s.leads.Load()
+	if l == nil {
+		return 0, state.ErrLost
 	}
 	// If the index was read in an earlier term of ours, it may be older than
 	// what other servers answered between the two terms.
-	if term == 0 || s.leads.Load() != term {
-		return 0, fmt.Errorf("%w: leadership changed in the meantime", state.ErrLost)
+	index := s.fsm.reach(s.raft().CommitIndex())
+	if failpoint.Hit("consensus/lease-read") != nil { // a defect that the fault runner must find
+		return index, nil
+	}
+	if err := s.verifyLease(ctx, l); err != nil {
+		return 0, err
 	}
 	return index, nil
 }
 
 // verify asks a majority whether this server still leads. It returns
 // state.ErrLost if not.
-func (s *Server) verify() error { return lost(s.raft().VerifyLeader().Error()) }
+func (s *Server) verify() error {
+	s.asked.Add(1)
+	return lost(s.raft().VerifyLeader().Error())
+}
 
 // rounds lets callers share a round trip to a majority. Callers that arrive
 // during a round wait together for the next one.

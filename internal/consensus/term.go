@@ -14,6 +14,11 @@ import (
 type Term struct {
 	Number uint64
 	Log    state.Log
+	// Confirm returns nil once a majority has confirmed, after the call, that
+	// this server has led without interruption since the term began. It is
+	// asked before anything is answered that was decided on a committed state
+	// without a command. The error wraps state.ErrLost, and nothing was done.
+	Confirm func(context.Context) error
 }
 
 // errHung ends the term of a leader whose disk hangs.
@@ -58,6 +63,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	base := s.store.Snapshot()
 	number := max(n.raft.CurrentTerm(), base.Term+1) // two of our terms can fall within one of raft's
 	p := newProposer(n.raft, s.fsm, &s.config, base)
+	p.confirm = s.askMajority
 	if s.shared {
 		tell := s.newNoticer(n.raft)
 		defer tell.close()
@@ -67,7 +73,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	go func() { done <- p.run(ctx) }()
 	err := s.begin(ctx, n, p, number, lead)
 	// Requests are refused first; then the proposer answers those that wait.
-	s.leads.Store(0)
+	s.leads.Store(nil)
 	end(err)
 	<-done
 	s.fsm.forget()
@@ -104,7 +110,8 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 	if err != nil {
 		return err
 	}
-	s.leads.Store(number)
+	s.leads.Store(&lease{number, p.term})
+	now := Term{Number: number, Log: p, Confirm: func(ctx context.Context) error { return s.confirm(ctx, number) }}
 	s.config.Logger.Info("this server is the leader", "term", number)
 	if s.shared {
 		if err := s.correctAddress(ctx); err != nil {
@@ -112,11 +119,11 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		}
 		compares, stop := context.WithCancel(ctx)
 		var compare sync.WaitGroup
-		compare.Go(func() { s.proposeChecks(compares, Term{number, p}) })
+		compare.Go(func() { s.proposeChecks(compares, now) })
 		defer compare.Wait()
 		defer stop()
 	}
-	return lead(ctx, Term{number, p})
+	return lead(ctx, now)
 }
 
 // correctAddress updates this server's address in the configuration. A log from

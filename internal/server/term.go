@@ -32,7 +32,11 @@ type term struct {
 	broker    *broker.Broker     // hands out evaluations
 	planner   *planner.Planner   // checks and proposes plans
 	heartbeat *heartbeat.Monitor // marks nodes that are silent
+	confirm   func(context.Context) error
 }
+
+// Confirm implements api.Leader.
+func (t *term) Confirm(ctx context.Context) error { return t.confirm(ctx) }
 
 // Beat implements api.Leader.
 func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Heartbeat(id) }
@@ -49,7 +53,7 @@ func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	c.Log = s.withFaults(ctx, s.refused.Counting(c.Log))
-	t := &term{Log: c.Log, number: c.Number}
+	t := &term{Log: c.Log, number: c.Number, confirm: c.Confirm}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
 	t.broker.OnEnd = s.metrics.intervals.observe
 	// All of them carry the term's number, so that none can act for a later
