@@ -113,6 +113,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	for _, c := range cmds {
 		if failpoint.On() && failpoint.Hit(fmt.Sprintf("consensus/skip-apply/%T", c)) != nil {
 			tx.Index++ // a defect that the fault runner must find
+			f.log.Warn("a fault point skips a command", "entry", l.Index)
 			continue
 		}
 		if r := tx.Apply(c); r.Err != nil {

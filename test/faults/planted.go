@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"berth/internal/eventually"
 )
 
 // Who never sees a check fail does not know that it can. Each of these defects
@@ -28,8 +31,10 @@ type defect struct {
 // written to.
 var longPause = &Fault{ID: "F-05", Start: standStill(3 * time.Second), Stop: pauseLeader.Stop}
 
-// skipReport makes a follower skip the next report of an agent. It is not
-// planted from the start, because a cluster could not be set up with it.
+// skipReport makes a follower skip the reports of agents for a while, at least
+// one. A single one would not do: if the same allocation is reported again, the
+// states are equal again. It is not planted from the start, because a cluster
+// could not be set up with it.
 var skipReport = &Fault{
 	ID: "F-01", Hold: 3 * time.Second,
 	Start: func(ctx context.Context, r *round) error {
@@ -38,9 +43,17 @@ var skipReport = &Fault{
 			return err
 		}
 		r.victim = r.others(l)[0]
-		return r.victim.set("consensus/skip-apply/*state.ReportAllocs=error")
+		return r.victim.set("consensus/skip-apply/*state.ReportAllocs=error*")
 	},
-	Stop: func(_ context.Context, r *round) error { return r.victim.set("") },
+	Stop: func(ctx context.Context, r *round) error {
+		err := until(ctx, eventually.Limit, "a report is skipped", func() string {
+			if !strings.Contains(r.victim.said(r.logs[r.victim.name]), "a fault point skips a command") {
+				return "none was"
+			}
+			return ""
+		})
+		return errors.Join(err, r.victim.set(""))
+	},
 }
 
 // defects are what -planted can plant. Each must be found by the check that is
