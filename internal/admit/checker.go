@@ -18,6 +18,7 @@ const (
 	MaxConditions  = 200     // constraints, or affinities, in one job, group or task
 	MaxPorts       = 200     // in a group
 	MaxRegexpLen   = 1000    // bytes
+	MaxValueLen    = 4096    // bytes of a condition's attribute or value
 	maxMemoryMB    = 1 << 30 // a pebibyte
 	maxDiskMB      = 1 << 40
 	maxCores       = 10_000          // in a task

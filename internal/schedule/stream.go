@@ -112,7 +112,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	if len(list) == 0 {
 		return
 	}
-	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64())
+	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64()).Within(d.work)
 	defer p.Close()
 	// Each placement restricts the next, so elements are placed one by one.
 	s := placement.NewRules(d.snap, v)
