@@ -8,9 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"berth"
@@ -84,7 +82,9 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 	if info.Path != "" {
 		s.routes.add(info, func(w http.ResponseWriter, r *http.Request, path values) {
 			in := x.input()
-			err := decodeRequest(in, w, r, path, info)
+			share := s.intake.share(r.RemoteAddr)
+			defer share.end()
+			err := decodeRequest(in, w, r, path, info, share)
 			if err == nil {
 				err = s.serveHTTP(w, r, x, in)
 			}
@@ -102,7 +102,7 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 // serveHTTP answers a request over HTTP. It returns an error while nothing has
 // been sent.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, x *operation, in any) error {
-	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr, Progress: progressOf(r.Context())}
+	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr}
 	view := viewOf(r)
 	if x.stream == nil {
 		a, err := s.do(r.Context(), x, who, in, false)
@@ -128,7 +128,7 @@ func (s *Server) serveRPC(ctx context.Context, x *operation, c RPC) (any, error)
 	if err := c.Decode(in); err != nil {
 		return nil, err
 	}
-	a, err := s.do(ctx, x, Caller{tokenOf(in), c.Remote(), c, c.Progress()}, in, true)
+	a, err := s.do(ctx, x, Caller{tokenOf(in), c.Remote(), c}, in, true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 			}
 			return err
 		}
-		r, err := s.forward(x, who, in, scope)
+		r, err := x.forwarded(who, in, scope)
 		if err != nil {
 			return err
 		}
@@ -192,9 +192,6 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 		// here as bytes.
 		r.RPC = asRPC
 		got, err := conn.Forward(ctx, r)
-		if got != nil && s.inOwnRegion(in) { // a refusal shows something, too
-			who.sees(got.Index)
-		}
 		if err != nil {
 			return err
 		}
@@ -234,13 +231,13 @@ func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any,
 			}
 			return err
 		}
-		return s.passStream(ctx, x, conn, who, in, scope, e)
+		return x.passStream(ctx, conn, who, in, scope, e)
 	})
 }
 
 // passStream copies the stream that another server answers with.
-func (s *Server) passStream(ctx context.Context, x *operation, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
-	r, err := s.forward(x, who, in, scope)
+func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
+	r, err := x.forwarded(who, in, scope)
 	if err != nil {
 		return err
 	}
@@ -254,9 +251,6 @@ func (s *Server) passStream(ctx context.Context, x *operation, conn peer.Conn, w
 	}
 	defer from.Close()
 	// Nothing was sent until here, so an error could still become a status.
-	if index, err := strconv.ParseUint(http.Header(from.Header).Get(op.HeaderIndex), 10, 64); err == nil && s.inOwnRegion(in) {
-		who.sees(index)
-	}
 	maps.Copy(e.w.Header(), from.Header)
 	e.w.WriteHeader(from.Status)
 	out := http.NewResponseController(e.w)
@@ -278,17 +272,13 @@ func (s *Server) passStream(ctx context.Context, x *operation, conn peer.Conn, w
 	return nil
 }
 
-// forward returns the request for another server.
-func (s *Server) forward(x *operation, who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
+// forwarded returns the request for another server.
+func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
 	arg, err := msgpack.Append(nil, in)
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: %w", x.info.Name, err)
 	}
-	r := &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}
-	if s.inOwnRegion(in) {
-		r.Seen = who.seen()
-	}
-	return r, nil
+	return &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}, nil
 }
 
 // Forwarded answers an operation that another server or an agent forwards. Agents
@@ -296,7 +286,7 @@ func (s *Server) forward(x *operation, who Caller, in any, scope op.Scope) (*op.
 func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op.Answer {
 	a, err := s.forwarded(ctx, r, agent)
 	if err != nil {
-		return &op.Answer{Meta: op.Meta{Index: s.Store.Snapshot().Index}, Failure: peer.FailureOf(err)}
+		return &op.Answer{Failure: peer.FailureOf(err)}
 	}
 	return a
 }
@@ -308,6 +298,14 @@ const maxAnswer = 32 << 20
 // forwarded answers as Forwarded does, with an error that the other server gets
 // as a Failure.
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
+	share := s.intake.share(r.Remote)
+	defer share.end()
+	// What agents call for themselves must not wait behind users.
+	if x := s.operations[r.Name]; x != nil && !x.info.IsRead() && !r.RPC {
+		if err := share.decoding(ctx, x.info, int64(len(r.In))); err != nil {
+			return nil, err
+		}
+	}
 	x, who, in, err := s.received(r, agent)
 	if err != nil {
 		return nil, err
@@ -365,9 +363,7 @@ func (s *Server) received(r *op.Forwarded, agent bool) (*operation, Caller, any,
 			return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "%s: %s is missing", r.Name, part)
 		}
 	}
-	who := Caller{Token: tokenOf(in), Remote: r.Remote, Progress: new(atomic.Uint64)}
-	who.sees(r.Seen)
-	return x, who, in, nil
+	return x, Caller{Token: tokenOf(in), Remote: r.Remote}, in, nil
 }
 
 // encodeJSON returns the JSON of a value, as the API sends it.

@@ -63,7 +63,6 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// A query that waits must end when the server does.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: withProgress,
 	}
 	var silent silent
 	srv.ConnState = silent.note

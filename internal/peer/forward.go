@@ -36,8 +36,7 @@ func NothingDone(err error) bool {
 // Conn forwards operations to one server.
 type Conn interface {
 	// Forward returns the answer to an operation. The error is one of those
-	// above, or the operation's own, with its kind; the answer then has nothing
-	// but the index of the state that showed it, if the far end answered at all.
+	// above, or the operation's own, with its kind.
 	Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
 	// Stream returns the answer to a streaming operation. body is read only if
 	// the far end asks for it, and no longer once the answer is closed, which
@@ -65,7 +64,10 @@ func (c *conn) Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
 	if err != nil {
 		return nil, lost(ctx, err)
 	}
-	return a, errorOf(&a.Failure)
+	if err := errorOf(&a.Failure); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // lost turns an error of the session into ErrUnreached or ErrDropped.

@@ -146,10 +146,6 @@ func (c *Call) Decode(in any) error {
 // Remote returns the address of the caller.
 func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
-// Progress is the newest state index that was answered on the caller's
-// connection. Whoever answers keeps it.
-func (c *Call) Progress() *atomic.Uint64 { return &c.Peer.progress }
-
 // Peer is the far end of a connection.
 type Peer struct {
 	Addr    net.Addr            // as the connection shows it
@@ -157,8 +153,6 @@ type Peer struct {
 	trusted bool                // a server, by its certificate, or without TLS by its own claim
 	session *Session            // nil: the peer opened none
 	value   atomic.Pointer[any] // see Remember
-
-	progress atomic.Uint64 // see Call.Progress
 }
 
 // Role returns the peer's role, from its certificate. Without TLS every peer is

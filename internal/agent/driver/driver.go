@@ -97,9 +97,7 @@ type Task struct {
 	Logs       supervise.Logs // how its output is kept
 	Cores      []uint16       // that are the task's own; nil if it has none
 	Cgroup     string         // name of the parent of the task's cgroup; "" for none
-	Grace      time.Duration  // from being asked to end to being killed
-	KillSignal syscall.Signal // by which it is asked to end
-	RunUntil   time.Time      // when it is stopped unless the allocation's lease is extended; zero for never
+	Grace      time.Duration  // for what is left of a task whose supervisor was killed
 }
 
 // recoverable is an error that may be gone at the next try.

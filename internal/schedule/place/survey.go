@@ -59,15 +59,14 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 		}
 	}
 	// All are listed, where placing stops at the first.
-	f.work.Spend(1)
-	for i := range f.byClass {
-		if c := &f.byClass[i]; !c.holds(n, f.work, f.group) {
+	for _, c := range f.byClass {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())
 		}
 	}
 	out = append(out, f.needs.lacking(n, f.index)...)
-	for i := range f.unique {
-		if c := &f.unique[i]; !c.holds(n, f.work, f.group) {
+	for _, c := range f.unique {
+		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
 			out = append(out, c.String())
 		}
 	}

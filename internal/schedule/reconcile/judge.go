@@ -1,9 +1,6 @@
 package reconcile
 
-import (
-	"berth"
-	"berth/internal/state"
-)
+import "berth"
 
 // group is one group of the job's newest version, with what was found out about
 // it.
@@ -215,7 +212,7 @@ const (
 // decides: what is over comes before what the node's state makes of it.
 func (g *group) fate(a *berth.Alloc) fate {
 	switch {
-	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch && !state.CutOff(a):
+	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch:
 		if g.differs(a, g.spec) {
 			return gone
 		}

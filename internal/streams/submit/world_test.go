@@ -9,7 +9,6 @@ import (
 
 	"berth"
 	"berth/internal/leader"
-	"berth/internal/leader/fence"
 	"berth/internal/leader/finalize"
 	"berth/internal/schedule"
 	"berth/internal/state"
@@ -25,7 +24,6 @@ type world struct {
 	log    *statetest.Log
 	ctrl   *submit.Controller
 	final  *finalize.Controller
-	fence  *fence.Controller
 	now    time.Time
 	ids    int
 	did    []string // what the controllers did
@@ -46,8 +44,7 @@ func newWorld(t testing.TB, nodes int, change ...func(*berth.Node)) *world {
 // term begins a term: the controllers know nothing.
 func (w *world) term() {
 	w.do(&state.BeginTerm{Term: w.tip().Term + 1})
-	seed, other := [32]byte{byte(w.tip().Term)}, [32]byte{byte(w.tip().Term), 1}
-	w.ctrl, w.final, w.fence = submit.New(seed), finalize.New(seed), fence.New(other)
+	w.ctrl, w.final = submit.New([32]byte{byte(w.tip().Term)}), finalize.New([32]byte{byte(w.tip().Term)})
 }
 
 func (w *world) tip() *state.Snapshot { return w.log.Tip() }
@@ -131,7 +128,7 @@ func short(s *state.Snapshot, c state.Command) string {
 func (w *world) step() bool {
 	w.Helper()
 	any := false
-	for _, c := range []leader.Controller{w.ctrl, w.final, w.fence} {
+	for _, c := range []leader.Controller{w.ctrl, w.final} {
 		snap := w.tip()
 		do, _ := c.Step(snap, w.now)
 		leader.Stamp(snap.Term, do...)
@@ -199,7 +196,7 @@ func (w *world) agents() (any bool) {
 		if !a.Wanted() {
 			status = berth.ClientComplete
 		}
-		if a.Ended() || a.Client == status || w.tip().Node(a.NodeID).Status == berth.NodeDown {
+		if a.Ended() || a.Client == status {
 			continue
 		}
 		c := byNode[a.NodeID]
