@@ -91,6 +91,10 @@ type Problem struct {
 	Path string
 	Text string
 	Pos  string // file:line,columns if it is in a file, else ""
+
+	// The text in the file that the problem is about. Line and Column count
+	// from 1, and Column and Width are in characters. All are 0 if it is not known.
+	Line, Column, Width int
 }
 
 // String returns the problem as "position: path: text", without the parts that

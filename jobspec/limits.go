@@ -67,10 +67,26 @@ func parseBody(f File, ps *problems) (*hclsyntax.Body, bool) {
 	}
 	file, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
 	if diags.HasErrors() {
-		ps.diags(diags, "")
+		// After the first error of syntax the parser only guesses: one missing
+		// quote makes it report every later line.
+		ps.diags(first(diags), "")
 		return nil, false
 	}
 	return file.Body.(*hclsyntax.Body), true
+}
+
+// first returns the error that comes first in the text.
+func first(diags hcl.Diagnostics) hcl.Diagnostics {
+	var out *hcl.Diagnostic
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError && d.Subject != nil && (out == nil || d.Subject.Start.Byte < out.Subject.Start.Byte) {
+			out = d
+		}
+	}
+	if out == nil {
+		return diags
+	}
+	return hcl.Diagnostics{out}
 }
 
 // tooCostly finds text that would make the parser itself expensive: its

@@ -53,11 +53,14 @@ func (ps *problems) note(p problem) {
 
 // add notes a problem at a place in a file.
 func (ps *problems) add(rng hcl.Range, path, text string) {
-	pos := ""
+	p := berth.Problem{Path: path, Text: text}
 	if rng.Filename != "" {
-		pos = rangeText(rng)
+		p.Pos, p.Line, p.Column, p.Width = rangeText(rng), rng.Start.Line, rng.Start.Column, 1
 	}
-	ps.note(problem{berth.Problem{Pos: pos, Path: path, Text: text}, rng})
+	if rng.End.Line == rng.Start.Line {
+		p.Width = max(p.Width, rng.End.Column-rng.Start.Column)
+	}
+	ps.note(problem{p, rng})
 }
 
 // addf notes a problem that has no place in a file.

@@ -63,7 +63,7 @@ func (f jobFileFlags) read(ctx context.Context, c *call, name string) (*jobFile,
 	}
 	j, err := jobspec.Parse(ctx, file, o)
 	if err != nil {
-		return nil, err
+		return nil, withSource(err, append([]jobspec.File{file}, o.VarFiles...)...)
 	}
 	// The source is kept with the job, so that "job inspect -hcl" can print it.
 	out := &jobFile{job: j, submission: &berth.JobSubmission{
@@ -155,7 +155,7 @@ func (c *call) readFile(name, what string) (f jobspec.File, dir string, err erro
 		if st, err := opened.Stat(); err == nil && st.IsDir() {
 			return f, "", berth.Errorf(berth.Invalid, "read %s %s: is a directory", what, name)
 		}
-		in, shown, dir = opened, name, filepath.Dir(c.path(name))
+		in, shown, dir = opened, shortName(dir, name), filepath.Dir(c.path(name))
 	}
 	text, err := io.ReadAll(io.LimitReader(in, jobspec.MaxText+1)) // one byte more, so that the parser reports the limit
 	if err != nil {

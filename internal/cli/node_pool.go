@@ -171,7 +171,7 @@ func nodePoolApplyCommand() *command {
 				}
 				pool, err := jobspec.ParsePool(file)
 				if err != nil {
-					return err
+					return withSource(err, file)
 				}
 				if err := pool.Validate(); err != nil {
 					return err
