@@ -16,9 +16,10 @@ type Eval struct {
 	JobModifyIndex    uint64
 	NodeID            NodeID // set if a node was the trigger
 	NodeModifyIndex   uint64
-	DeploymentID      DeploymentID // set if a deployment was the trigger
+	DeploymentID      DeploymentID // of the version that it decided on, or that was the trigger
 	Status            string
 	StatusDescription string
+	Failure           string // of a failed one: a Failure constant, or "" for any other reason
 	WaitUntil         int64  // ns since 1970; 0 is at once
 	NextEval          EvalID // the one that this one created to follow it
 	PreviousEval      EvalID // the one that created this one
@@ -54,6 +55,11 @@ const (
 	EvalFailed   = "failed"
 	EvalCanceled = "canceled"
 )
+
+// FailureTooMuchWork is the failure of an evaluation whose decision needs more
+// work than is allowed. Its job is quarantined: what follows it is decided later
+// and later, until the job is changed.
+const FailureTooMuchWork = "too-much-work"
 
 // The triggers of evaluations.
 const (

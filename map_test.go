@@ -33,7 +33,7 @@ internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
 internal/schedule/explain
 internal/streams/submit
-internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/finalize internal/leader/periodic
+internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer
 internal/events

@@ -158,6 +158,27 @@ func (g *TaskGroup) StopAway() time.Duration {
 	return g.StopAfterClientDisconnect
 }
 
+// FenceMargin is how much later than an agent's clock servers believe that tasks
+// have stopped by themselves: for the supervisor to notice and to kill, and for
+// clocks of servers that differ.
+const FenceMargin = 5 * time.Second
+
+// Fence returns how long after an agent's last contact to servers nothing of the
+// group runs on its node any more, whether the agent lives or not; 0 if that is
+// not known, because tasks may run without contact. Until then nothing that
+// takes the place of an allocation may run elsewhere.
+func (g *TaskGroup) Fence() time.Duration {
+	d := g.StopAway()
+	if d == 0 {
+		return 0
+	}
+	var kill time.Duration // after it is asked to end, a task may take this long
+	for _, t := range g.Tasks {
+		kill = max(kill, t.KillTimeout)
+	}
+	return d + kill + FenceMargin
+}
+
 // DefaultMigrate is how allocations leave draining nodes when a job does not say.
 func DefaultMigrate() MigrateStrategy {
 	return MigrateStrategy{MaxParallel: 1, HealthCheck: "checks", MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}

@@ -22,6 +22,7 @@ type Eval struct {
 	DeploymentID         berth.DeploymentID
 	Status               string
 	StatusDescription    string
+	Failure              string `json:",omitempty"` // a Failure constant of package berth, or "" for any other reason
 	QuasiStatus          string // delayed, scheduling or applying; "" otherwise
 	Wait                 time.Duration
 	WaitUntil            time.Time // zero: it is processed at once

@@ -32,6 +32,7 @@ type Forwarded struct {
 	Scope  Scope
 	Remote string // the caller's address; trusted only from a server of the cluster
 	RPC    bool   // answer in wire format instead of JSON
+	Seen   uint64 // the state index that the answer must include; 0: any will do
 	View          // for a stream
 }
 
@@ -41,7 +42,7 @@ func (*Forwarded) Wait() time.Duration { return MaxWait + MaxWait/16 }
 
 // Answer is the result of a forwarded operation.
 type Answer struct {
-	Meta
+	Meta         // after a failure, of the state that showed it
 	Body  []byte // the answer, in the requested form
 	Also  bool   // the operation answered with its second status
 	Large bool   // the answer is too large for one message and must be read as a stream

@@ -44,6 +44,10 @@ var operators = []string{
 // operand; distinct_hosts has no left side.
 func (c *checker) condition(at, left, operand, right string) {
 	c.oneOf(at+".operator", operand, operators...)
+	// Schedulers compare with it again and again, so nothing long is parsed.
+	if !c.short(at+".attribute", left) || !c.short(at+".value", right) {
+		return
+	}
 	// Devices are chosen within one node, where these mean nothing.
 	if c.ofDevice && (operand == berth.OpDistinctHosts || operand == berth.OpDistinctProperty) {
 		c.addf(at+".operator", "%s is not supported for devices", operand)
@@ -80,6 +84,17 @@ func (c *checker) condition(at, left, operand, right string) {
 	}
 	c.target(at+".attribute", left)
 	c.target(at+".value", right)
+}
+
+// short checks the length of a condition's attribute or value.
+func (c *checker) short(at, s string) bool {
+	valueLimit.Use(int64(len(s)), MaxValueLen, "at", at)
+	if len(s) <= MaxValueLen {
+		return true
+	}
+	valueLimit.Refuse("at", at)
+	c.addf(at, "must be at most %d bytes, got %d", MaxValueLen, len(s))
+	return false
 }
 
 // nodeProperties are the properties that ${node.…} can name.
@@ -145,6 +160,9 @@ func (c *checker) spread(at string, s *berth.Spread) {
 	if s.Attribute == "" {
 		c.addf(at+".attribute", "is missing: want an attribute such as ${node.datacenter}")
 	}
+	if !c.short(at+".attribute", s.Attribute) {
+		return
+	}
 	c.between(at+".weight", int64(s.Weight), 0, 100)
 	if !c.atMost(at+".target", conditionsLimit, len(s.SpreadTarget), "targets") {
 		return
@@ -153,6 +171,9 @@ func (c *checker) spread(at string, s *berth.Spread) {
 	seen, sum, inRange := map[string]bool{}, 0, true
 	for _, t := range s.SpreadTarget {
 		tat := fmt.Sprintf("%s.target[%s]", at, berth.Clip(t.Value, 64))
+		if !c.short(tat+".value", t.Value) {
+			return
+		}
 		if seen[t.Value] {
 			c.addf(tat, "is defined twice")
 		}

@@ -94,7 +94,7 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 	if lost != 0 {
 		c.addf(stop, "cannot be combined with %s", lostName)
 	}
-	if j.Type != berth.TypeService && j.Type != berth.TypeBatch {
-		c.addf(stop, "is only for jobs of type service or batch, not %s", berth.Clip(j.Type, 64))
+	if j.Type != berth.TypeService && j.Type != berth.TypeBatch && j.Type != berth.TypeStream {
+		c.addf(stop, "is only for jobs of type service, batch or stream, not %s", berth.Clip(j.Type, 64))
 	}
 }

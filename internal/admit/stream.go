@@ -141,7 +141,12 @@ func (c *checker) neverStream(at string, j *berth.Job) {
 		no(g.ReschedulePolicy != j.Reschedule && g.ReschedulePolicy.Enabled(), gat+".reschedule", ends)
 		no(g.Migrate != nil && g.Migrate != j.Migrate, gat+".migrate", ends)
 		no(g.Scaling != nil, gat+".scaling", "; the width of a parallel_region is what scales")
-		no(g.Disconnect != nil, gat+".disconnect", "")
+		if d := g.Disconnect; d != nil { // what is lost is launched again elsewhere, and does not come back
+			const only = "; the only key of this block for them is stop_on_client_after"
+			no(d.LostAfter != 0, gat+".disconnect.lost_after", only)
+			no(!d.Replace, gat+".disconnect.replace", only)
+			no(d.Reconcile != berth.KeepBestScore, gat+".disconnect.reconcile", only)
+		}
 		no(g.MaxClientDisconnect != 0, gat+".max_client_disconnect", "")
 		no(g.PreventRescheduleOnLost, gat+".prevent_reschedule_on_lost", "")
 		c.noRestart(gat+".restart", g.RestartPolicy)

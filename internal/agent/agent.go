@@ -162,7 +162,8 @@ type Agent struct {
 	lives context.Context // of the allocations' runners: ends after Run's own
 	wait  sync.WaitGroup  // for the runners, and what clears up after them
 
-	contact atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
+	contact    atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
+	ownContact atomic.Bool               // this agent sent it, not an earlier one
 
 	mu            sync.Mutex
 	node          *berth.Node      // replaced, never changed in place
@@ -307,7 +308,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		},
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
-		Preempted: a.preempted, Contact: func() time.Time { return *a.contact.Load() },
+		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
 		Chance: rand.Float64, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()

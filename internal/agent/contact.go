@@ -28,6 +28,7 @@ func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
 	a.lastHeartbeat = time.Now()
 	a.mu.Unlock()
 	a.contact.Store(&sent)
+	a.ownContact.Store(true)
 	if err := local.PutContact(a.c.StateDir, local.Contact{At: sent, TTL: ttl}); err != nil {
 		a.log.Debug("when servers were last reached cannot be recorded", "error", err)
 	}

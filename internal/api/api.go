@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth"
@@ -99,6 +100,10 @@ type Caller struct {
 	Token  string // the secret that came with the request; "" if none did
 	Remote string // address, for counting
 	Conn   RPC    // the call, if an agent makes it
+	// Progress is the newest state index of this region that was answered on the
+	// caller's connection, which no later answer may be older than; nil: nothing
+	// is known of the connection.
+	Progress *atomic.Uint64
 }
 
 // Server answers requests from a store, and writes through the leader's log.
@@ -113,7 +118,6 @@ type Server struct {
 	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
-	intake  *intake    // requests with a body in progress
 	waiting waiting    // blocking queries and streams in progress
 	hashing sync.Mutex // held while a state is hashed: one at a time is enough work
 }
@@ -163,7 +167,7 @@ func empty(c Config) *Server {
 	}
 	return &Server{
 		Config: c, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
-		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
+		waiting: waiting{count: map[string]int{}},
 	}
 }
 
@@ -236,6 +240,8 @@ type RPC interface {
 	Decode(in any) error
 	// Remote returns the address of the agent.
 	Remote() string
+	// Progress is that of the agent's connection; see Caller.
+	Progress() *atomic.Uint64
 }
 
 // rpcHandler answers one call of an agent. It decodes the input itself.

@@ -124,7 +124,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	v := op.Eval{
 		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, Cause: e.Cause,
 		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, NodeID: e.NodeID, NodeModifyIndex: e.NodeModifyIndex,
-		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription,
+		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, Failure: e.Failure,
 		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,
 		FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: op.Timeline{Timeline: e.Timeline},
 		SnapshotIndex: e.SnapshotIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,

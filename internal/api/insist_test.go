@@ -69,8 +69,9 @@ func (d *deposed) Connect(context.Context, string) (peer.Conn, error) {
 // arg is a call's argument.
 type arg struct{ op.BeatNode }
 
-func (a arg) Decode(in any) error { *in.(*op.BeatNode) = a.BeatNode; return nil }
-func (arg) Remote() string        { return "10.0.0.1:1" }
+func (a arg) Decode(in any) error    { *in.(*op.BeatNode) = a.BeatNode; return nil }
+func (arg) Remote() string           { return "10.0.0.1:1" }
+func (arg) Progress() *atomic.Uint64 { return nil }
 
 var (
 	errOver    = fmt.Errorf("%w: the term is over", state.ErrLost)

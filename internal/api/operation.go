@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"berth"
@@ -82,9 +84,7 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 	if info.Path != "" {
 		s.routes.add(info, func(w http.ResponseWriter, r *http.Request, path values) {
 			in := x.input()
-			share := s.intake.share(r.RemoteAddr)
-			defer share.end()
-			err := decodeRequest(in, w, r, path, info, share)
+			err := decodeRequest(in, w, r, path, info)
 			if err == nil {
 				err = s.serveHTTP(w, r, x, in)
 			}
@@ -102,7 +102,7 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 // serveHTTP answers a request over HTTP. It returns an error while nothing has
 // been sent.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, x *operation, in any) error {
-	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr}
+	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr, Progress: progressOf(r.Context())}
 	view := viewOf(r)
 	if x.stream == nil {
 		a, err := s.do(r.Context(), x, who, in, false)
@@ -128,7 +128,7 @@ func (s *Server) serveRPC(ctx context.Context, x *operation, c RPC) (any, error)
 	if err := c.Decode(in); err != nil {
 		return nil, err
 	}
-	a, err := s.do(ctx, x, Caller{tokenOf(in), c.Remote(), c}, in, true)
+	a, err := s.do(ctx, x, Caller{tokenOf(in), c.Remote(), c, c.Progress()}, in, true)
 	switch {
 	case err != nil:
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 			}
 			return err
 		}
-		r, err := x.forwarded(who, in, scope)
+		r, err := s.forward(x, who, in, scope)
 		if err != nil {
 			return err
 		}
@@ -192,6 +192,9 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 		// here as bytes.
 		r.RPC = asRPC
 		got, err := conn.Forward(ctx, r)
+		if got != nil && s.inOwnRegion(in) { // a refusal shows something, too
+			who.sees(got.Index)
+		}
 		if err != nil {
 			return err
 		}
@@ -231,13 +234,13 @@ func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any,
 			}
 			return err
 		}
-		return x.passStream(ctx, conn, who, in, scope, e)
+		return s.passStream(ctx, x, conn, who, in, scope, e)
 	})
 }
 
 // passStream copies the stream that another server answers with.
-func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
-	r, err := x.forwarded(who, in, scope)
+func (s *Server) passStream(ctx context.Context, x *operation, conn peer.Conn, who Caller, in any, scope op.Scope, e *exchange) error {
+	r, err := s.forward(x, who, in, scope)
 	if err != nil {
 		return err
 	}
@@ -251,6 +254,9 @@ func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, 
 	}
 	defer from.Close()
 	// Nothing was sent until here, so an error could still become a status.
+	if index, err := strconv.ParseUint(http.Header(from.Header).Get(op.HeaderIndex), 10, 64); err == nil && s.inOwnRegion(in) {
+		who.sees(index)
+	}
 	maps.Copy(e.w.Header(), from.Header)
 	e.w.WriteHeader(from.Status)
 	out := http.NewResponseController(e.w)
@@ -272,13 +278,17 @@ func (x *operation) passStream(ctx context.Context, conn peer.Conn, who Caller, 
 	return nil
 }
 
-// forwarded returns the request for another server.
-func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
+// forward returns the request for another server.
+func (s *Server) forward(x *operation, who Caller, in any, scope op.Scope) (*op.Forwarded, error) {
 	arg, err := msgpack.Append(nil, in)
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: %w", x.info.Name, err)
 	}
-	return &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}, nil
+	r := &op.Forwarded{Name: x.info.Name, In: arg, Scope: scope, Remote: who.Remote}
+	if s.inOwnRegion(in) {
+		r.Seen = who.seen()
+	}
+	return r, nil
 }
 
 // Forwarded answers an operation that another server or an agent forwards. Agents
@@ -286,7 +296,7 @@ func (x *operation) forwarded(who Caller, in any, scope op.Scope) (*op.Forwarded
 func (s *Server) Forwarded(ctx context.Context, r *op.Forwarded, agent bool) *op.Answer {
 	a, err := s.forwarded(ctx, r, agent)
 	if err != nil {
-		return &op.Answer{Failure: peer.FailureOf(err)}
+		return &op.Answer{Meta: op.Meta{Index: s.Store.Snapshot().Index}, Failure: peer.FailureOf(err)}
 	}
 	return a
 }
@@ -298,14 +308,6 @@ const maxAnswer = 32 << 20
 // forwarded answers as Forwarded does, with an error that the other server gets
 // as a Failure.
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
-	share := s.intake.share(r.Remote)
-	defer share.end()
-	// What agents call for themselves must not wait behind users.
-	if x := s.operations[r.Name]; x != nil && !x.info.IsRead() && !r.RPC {
-		if err := share.decoding(ctx, x.info, int64(len(r.In))); err != nil {
-			return nil, err
-		}
-	}
 	x, who, in, err := s.received(r, agent)
 	if err != nil {
 		return nil, err
@@ -363,7 +365,9 @@ func (s *Server) received(r *op.Forwarded, agent bool) (*operation, Caller, any,
 			return nil, Caller{}, nil, berth.Errorf(berth.Invalid, "%s: %s is missing", r.Name, part)
 		}
 	}
-	return x, Caller{Token: tokenOf(in), Remote: r.Remote}, in, nil
+	who := Caller{Token: tokenOf(in), Remote: r.Remote, Progress: new(atomic.Uint64)}
+	who.sees(r.Seen)
+	return x, who, in, nil
 }
 
 // encodeJSON returns the JSON of a value, as the API sends it.

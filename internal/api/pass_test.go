@@ -200,7 +200,7 @@ func direct(s *api.Server) answering {
 	return func(ctx context.Context, r *op.Forwarded) (*op.Answer, error) {
 		a := s.Forwarded(ctx, r, false)
 		if a.Error != "" {
-			return nil, &berth.Error{Kind: a.Kind, Code: a.Code, Err: errors.New(a.Error)}
+			return a, &berth.Error{Kind: a.Kind, Code: a.Code, Err: errors.New(a.Error)}
 		}
 		return a, nil
 	}

@@ -117,8 +117,9 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 }
 
-// admit checks a read. Unless the answer may be stale, it returns once this
-// server knows everything that was answered before.
+// admit checks a read. It returns once this server knows everything that was
+// answered before; if the answer may be stale, everything that was answered on
+// the caller's connection.
 func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Query) error {
 	if err := s.region(q.Region); err != nil {
 		return err
@@ -129,8 +130,11 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 	if err := s.allow(info, who, q.Namespace); err != nil {
 		return err
 	}
-	if info.Local || q.AllowStale || info.Need == acl.Open {
+	switch {
+	case info.Local || info.Need == acl.Open:
 		return nil
+	case q.AllowStale:
+		return s.catchUp(ctx, who)
 	}
 	// Without a leader the state may be old; only stale reads accept that.
 	return s.sync(ctx)

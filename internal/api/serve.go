@@ -12,7 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/accept"
+	"berth/internal/limit"
 	"berth/internal/sameorigin"
+	"berth/internal/throttle"
 )
 
 // Limits of the HTTP server (S-25).
@@ -32,6 +35,7 @@ const (
 // Limits are what a configuration says of the HTTP server.
 type Limits struct {
 	MaxConns   int           // from one client address at a time; 0 is no limit
+	MaxTotal   int           // from all addresses together; 0 is no limit
 	HeaderTime time.Duration // until a request's headers must be there, and before that the handshake of TLS; 0 is 5 s
 	TLS        *tls.Config   // nil: none
 	// Origins decides which requests are answered at all; nil: those to IP
@@ -63,21 +67,22 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// A query that waits must end when the server does.
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: withProgress,
 	}
 	var silent silent
 	srv.ConnState = silent.note
-	limited := &limitedListener{Listener: ln, most: l.MaxConns, secure: l.TLS != nil, open: map[string]int{}, refusing: make(chan struct{}, maxRefusals)}
-	defer limited.refusals.Wait()
+	port := limited(ln, l, log)
+	defer port.refusals.Wait()
 	ended := make(chan error, 1)
 	go func() {
 		if l.TLS == nil {
-			ended <- srv.Serve(limited)
+			ended <- srv.Serve(port)
 			return
 		}
 		srv.TLSConfig = l.TLS.Clone()
 		srv.Protocols = new(http.Protocols) // what bounds connections then bounds requests
 		srv.Protocols.SetHTTP1(true)
-		ended <- srv.ServeTLS(limited, "", "")
+		ended <- srv.ServeTLS(port, "", "")
 	}()
 	select {
 	case err := <-ended:
@@ -149,34 +154,66 @@ func (s *silent) close() {
 	}
 }
 
-// limitedListener refuses connections of a client that has too many.
+// limitedListener refuses connections beyond its gate's limits.
 type limitedListener struct {
-	net.Listener
-	most     int            // connections of one client; 0: no limit
+	*accept.Listener
+	gate     accept.Gate
+	log      *throttle.Log
 	secure   bool           // TLS follows
-	refusing chan struct{}  // holds one for each client that is told no
-	refusals sync.WaitGroup // clients that are being told no
+	refusing chan struct{}  // holds one for each client that is being refused
+	refusals sync.WaitGroup // clients that are being refused
+}
 
-	mu   sync.Mutex
-	open map[string]int // connections by clientKey
+// limited returns a listener over ln that refuses what is beyond the limits.
+func limited(ln net.Listener, l Limits, log *slog.Logger) *limitedListener {
+	warn := throttle.New(log, 1)
+	// Clients that are told why they are refused have descriptors as well.
+	refusals := maxRefusals
+	if l.MaxTotal > 0 {
+		refusals = min(refusals, max(1, l.MaxTotal/8))
+	}
+	return &limitedListener{
+		Listener: accept.Listen(ln, warn), gate: accept.Gate{Most: l.MaxTotal, PerHost: l.MaxConns},
+		log: warn, secure: l.TLS != nil, refusing: make(chan struct{}, refusals),
+	}
 }
 
 // Accept implements net.Listener.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
-		if err != nil || l.most == 0 {
-			return c, err
+		if err != nil {
+			return nil, err
 		}
-		key := clientKey(c.RemoteAddr())
-		if l.enter(key) {
-			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.exit(key) })}, nil
+		in, verdict := l.gate.Admit(c)
+		connsLimit.Use(int64(l.gate.Open()), int64(l.gate.Most))
+		switch verdict {
+		case accept.Admitted:
+			return in, nil
+		case accept.HostFull:
+			connsPerAddrLimit.Use(int64(l.gate.PerHost), int64(l.gate.PerHost), "address", c.RemoteAddr())
+			connsPerAddrLimit.Refuse("address", c.RemoteAddr())
+			l.refuse(c, tooMany)
+		case accept.Full:
+			connsLimit.Refuse("address", c.RemoteAddr())
+			l.refuse(c, allTaken)
 		}
-		l.refuse(c)
 	}
 }
 
-// Limits of saying no.
+// The limits of connections.
+var (
+	connsLimit = limit.Declare(limit.Info{
+		Name: "http_connections", Of: "Connections to the HTTP port: 5/16 of the file descriptors that are not kept for files (RLIMIT_NOFILE), at most 16384", Unit: limit.Count,
+		Beyond: "503 without TLS, and the connection is closed",
+	})
+	connsPerAddrLimit = limit.Declare(limit.Info{
+		Name: "http_connections_per_address", Of: "Connections to the HTTP port from one address (an IPv6 /64 is one)", Unit: limit.Count, Default: DefaultMaxConns,
+		Key: "limits.http_max_conns_per_client", Beyond: "429 without TLS, and the connection is closed",
+	})
+)
+
+// Limits of refusals.
 const (
 	maxRefusals = 64 // at a time; more connections are closed without a word
 	refuseTime  = time.Second
@@ -185,7 +222,7 @@ const (
 // refuse sends an answer and closes the connection. Clients reject an answer
 // that comes before their request, and closing with unread bytes can lose the
 // answer, so it first reads the request for up to a second.
-func (l *limitedListener) refuse(c net.Conn) {
+func (l *limitedListener) refuse(c net.Conn, answer string) {
 	if l.secure { // nothing that could be said in time makes sense to the client
 		c.Close()
 		return
@@ -205,7 +242,7 @@ func (l *limitedListener) refuse(c net.Conn) {
 		if _, err := c.Read(b); err != nil {
 			return
 		}
-		io.WriteString(c, tooMany)
+		io.WriteString(c, answer)
 		// The client sees the end of the answer, and what it still sends is
 		// read away.
 		half, ok := c.(interface{ CloseWrite() error })
@@ -220,52 +257,18 @@ func (l *limitedListener) refuse(c net.Conn) {
 	})
 }
 
-// tooMany is the answer to a refused client.
-const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\n" +
-	"Your IP is issuing too many connections"
+// The answers to refused clients.
+const (
+	tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\n" +
+		"Your IP is issuing too many connections"
+	allTaken = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 35\r\nConnection: close\r\nRetry-After: 1\r\n\r\n" +
+		"This agent has too many connections"
+)
 
-// clientKey is the address that a limit is about: an IPv6 client has a whole
-// /64 to call from.
+// clientKey is the client that an address belongs to, see [accept.Host].
 func clientKey(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
+	if p := accept.Host(a); p.IsValid() {
+		return p.String()
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-		return ip.Mask(net.CIDRMask(64, 128)).String()
-	}
-	return host
-}
-
-// enter counts a connection for a client, and reports whether it may have it.
-func (l *limitedListener) enter(key string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[key] >= l.most {
-		return false
-	}
-	l.open[key]++
-	return true
-}
-
-// exit takes a connection off the count.
-func (l *limitedListener) exit(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[key]--; l.open[key] <= 0 {
-		delete(l.open, key)
-	}
-}
-
-// limitedConn is a counted connection. leave takes it off the count, however
-// often it is called.
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
+	return a.String()
 }

@@ -354,3 +354,37 @@ func TestTheEndDoesNotWaitForTheSilent(t *testing.T) {
 		}
 	})
 }
+
+// With as many connections as the port may have, from whatever addresses, the
+// next client is told so, and is served once another has gone.
+func TestThePortIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := serve(t, nil)
+		p, stop := listen(t, s, api.Limits{MaxTotal: 3})
+		defer stop()
+		get := func(conn net.Conn) int {
+			go io.WriteString(conn, "GET /v1/regions HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+			code, _, _, err := answer(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return code
+		}
+		var conns []net.Conn
+		for i, want := range []int{200, 200, 200, 503} {
+			conns = append(conns, p.dial())
+			if code := get(conns[i]); code != want {
+				t.Errorf("connection %d: %d, want %d", i+1, code, want)
+			}
+		}
+		conns[1].Close()
+		synctest.Wait()
+		again := p.dial()
+		if code := get(again); code != http.StatusOK {
+			t.Errorf("with a connection gone: %d", code)
+		}
+		for _, c := range append(conns, again) {
+			c.Close()
+		}
+	})
+}

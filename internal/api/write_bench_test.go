@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"berth"
@@ -30,8 +31,9 @@ func BenchmarkRegisterJob(b *testing.B) {
 // reported is a call with a report of a node's agent.
 type reported struct{ op.ReportAllocs }
 
-func (r *reported) Decode(in any) error { *in.(*op.ReportAllocs) = r.ReportAllocs; return nil }
-func (*reported) Remote() string        { return "10.0.0.1:1" }
+func (r *reported) Decode(in any) error    { *in.(*op.ReportAllocs) = r.ReportAllocs; return nil }
+func (*reported) Remote() string           { return "10.0.0.1:1" }
+func (*reported) Progress() *atomic.Uint64 { return nil }
 
 // What an agent's report of ten allocations costs the API and the state,
 // without the wire and the log.

@@ -102,7 +102,6 @@ func operatorCommands() []*command {
 		operatorAutopilotHealthCommand(),
 		operatorAutopilotSetCommand(),
 		operatorRaftListCommand(),
-		operatorRaftRecoverCommand(),
 		operatorRaftRemoveCommand(),
 		operatorRaftTransferCommand(),
 		operatorSchedulerGetCommand(),

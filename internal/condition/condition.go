@@ -3,15 +3,10 @@
 package condition
 
 import (
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"berth"
-
-	"github.com/hashicorp/go-version"
 )
 
 // Meets reports whether a condition holds for the values of its two sides. A
@@ -33,19 +28,8 @@ func Meets(operand, left string, hasLeft bool, right string, hasRight bool) bool
 		return left == right
 	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
 		return ordered(operand, compare(left, right))
-	case berth.OpRegexp:
-		re := compiled(right)
-		return re != nil && re.MatchString(left)
-	case berth.OpVersion:
-		return inVersions(left, right)
-	case berth.OpSemver:
-		return inSemver(left, right)
-	case berth.OpSetContains, berth.OpSetContainsAll:
-		return containsSet(left, right, true)
-	case berth.OpSetContainsAny:
-		return containsSet(left, right, false)
 	}
-	return false
+	return Parse(operand, right).Meets(left)
 }
 
 // ordered reports whether the result c of a comparison meets the operand, which
@@ -87,100 +71,4 @@ func sign(less, greater bool) int {
 		return 1
 	}
 	return 0
-}
-
-// containsSet reports whether the list left has all elements of the list right,
-// or at least one of them.
-func containsSet(left, right string, all bool) bool {
-	have := splitSet(left)
-	for _, want := range splitSet(right) {
-		if slices.Contains(have, want) != all {
-			return !all
-		}
-	}
-	return all
-}
-
-// splitSet splits a comma-separated list and trims the elements.
-func splitSet(s string) []string {
-	out := strings.Split(s, ",")
-	for i := range out {
-		out[i] = strings.TrimSpace(out[i])
-	}
-	return out
-}
-
-// inVersions reports whether a version is in a range, by the rules of package
-// managers: a prerelease is only in ranges that name a prerelease.
-func inVersions(left, right string) bool {
-	v, err := version.NewVersion(left)
-	if err != nil {
-		return false
-	}
-	c, err := version.NewConstraint(right)
-	return err == nil && c.Check(v)
-}
-
-// CheckVersions returns an error unless text is a list of comparisons that the
-// version operators can read.
-func CheckVersions(text string) error {
-	_, err := version.NewConstraint(text)
-	return err
-}
-
-// inSemver reports whether a version meets every comparison of a list, such as
-// ">= 1.6, < 2", by the order of Semantic Versioning 2.0: a prerelease sorts
-// before its release and has no other special role.
-func inSemver(left, right string) bool {
-	v, err := version.NewSemver(left)
-	if err != nil {
-		return false
-	}
-	for part := range strings.SplitSeq(right, ",") {
-		part = strings.TrimSpace(part)
-		number := strings.TrimLeft(part, "<>=!~")
-		w, err := version.NewSemver(strings.TrimSpace(number))
-		if err != nil || !compares(part[:len(part)-len(number)], v.Compare(w)) {
-			return false
-		}
-	}
-	return true
-}
-
-// compares reports whether an operator accepts the result of a comparison.
-func compares(operand string, c int) bool {
-	switch operand {
-	case "", berth.OpEqual:
-		return c == 0
-	case berth.OpNotEqual:
-		return c != 0
-	case berth.OpLess, berth.OpLessEqual, berth.OpGreater, berth.OpGreaterEqual:
-		return ordered(operand, c)
-	}
-	return false
-}
-
-// regexps caches compiled expressions, because jobs use the same ones again and
-// again.
-var regexps = struct {
-	sync.Mutex
-	byText map[string]*regexp.Regexp
-}{byText: map[string]*regexp.Regexp{}}
-
-// maxRegexps is how many compiled expressions are kept.
-const maxRegexps = 1000
-
-// compiled returns the compiled expression, nil if it is invalid.
-func compiled(text string) *regexp.Regexp {
-	regexps.Lock()
-	defer regexps.Unlock()
-	re, ok := regexps.byText[text]
-	if !ok {
-		if len(regexps.byText) >= maxRegexps {
-			clear(regexps.byText)
-		}
-		re, _ = regexp.Compile(text)
-		regexps.byText[text] = re
-	}
-	return re
 }

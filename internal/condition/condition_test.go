@@ -2,7 +2,10 @@ package condition
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+
+	"berth"
 )
 
 // Every operator, on values that are there and that are not. "-" is absent.
@@ -38,14 +41,53 @@ func TestMeets(t *testing.T) {
 	}
 }
 
-// Expressions are kept compiled, but not more than so many of them.
-func TestRegexpsAreBounded(t *testing.T) {
-	for i := range 3 * maxRegexps {
-		if compiled(fmt.Sprint("x", i)) == nil {
-			t.Fatal("not compiled")
+// What was parsed is kept: the same text is read once. The number and the size
+// of what is kept are bounded, and a text too long to keep still works.
+func TestParsedConditionsAreKeptAndBounded(t *testing.T) {
+	if a, b := Parse(berth.OpVersion, ">= 1.2, < 2"), Parse(berth.OpVersion, ">= 1.2, < 2"); a != b {
+		t.Error("parsed twice")
+	}
+	if Parse(berth.OpSemver, ">= 1.2, < 2") == Parse(berth.OpVersion, ">= 1.2, < 2") {
+		t.Error("two operators share a result")
+	}
+	for i := range 3 * maxParsed {
+		Parse(berth.OpRegexp, fmt.Sprint("x", i))
+	}
+	long := ">= 1.0" + strings.Repeat(", >= 1.0", maxCachedText/16)
+	for i := range 2 * maxParsedBytes / len(long) {
+		Parse(berth.OpVersion, fmt.Sprint(long, i))
+	}
+	if n := len(parsed.bySource); n > maxParsed || parsed.bytes > maxParsedBytes {
+		t.Errorf("%d are kept, with %d bytes", n, parsed.bytes)
+	}
+	huge := long + long[6:] + long[6:]
+	if p := Parse(berth.OpVersion, huge); parsed.get(source{berth.OpVersion, huge}) != nil || !p.Meets("1.5") || p.Meets("0.9") {
+		t.Error("a huge list is kept, or does not work")
+	}
+}
+
+// A check of a long list costs steps in proportion to its parts, whatever the
+// operator.
+func TestStepsGrowWithTheCondition(t *testing.T) {
+	for operand, part := range map[string]string{
+		berth.OpVersion: ">= 1.0", berth.OpSemver: ">= 1.0.0", berth.OpSetContains: "abcdef", berth.OpSetContainsAny: "abcdef", berth.OpRegexp: "abcdef",
+	} {
+		short, long := Parse(operand, part), Parse(operand, part+strings.Repeat(","+part, 999))
+		if a, b := short.Steps(5), long.Steps(5); a > 40 || b < 10*a {
+			t.Errorf("%s: %d steps for one part, %d for a thousand", operand, a, b)
+		}
+		if a, b := long.Steps(5), long.Steps(1<<20); b < 100*a && b < 1<<15 {
+			t.Errorf("%s: %d steps for a short value, %d for a megabyte", operand, a, b)
+		}
+		if a, b := ParseSteps(operand, part), ParseSteps(operand, strings.Repeat(part, 1000)); b < 100*a {
+			t.Errorf("%s: %d steps to parse one part, %d for a thousand", operand, a, b)
 		}
 	}
-	if n := len(regexps.byText); n > maxRegexps {
-		t.Errorf("%d are kept", n)
+}
+
+func BenchmarkMeetsVersions(b *testing.B) {
+	long := ">= 1.0" + strings.Repeat(", >= 1.0", 400)
+	for b.Loop() {
+		Meets(berth.OpVersion, "1.7.3", true, long, true)
 	}
 }

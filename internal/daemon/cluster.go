@@ -30,7 +30,7 @@ func (d *Daemon) openGossip() (_ *server.Cluster, err error) {
 	c := gossip.Config{
 		Name: conf.Name, Region: conf.Region, Datacenter: conf.Datacenter, ID: d.folder.ID, Cluster: d.folder.Cluster, RPC: d.advertisedRPC(), Expect: s.BootstrapExpect,
 		Voter: !s.NonVoting, Build: conf.NomadVersion, Berth: conf.Version, LogVersion: codec.LogVersion, Bind: conf.Serf.Addr, Port: conf.Serf.Port, Advertise: conf.Serf.Advertise,
-		Dir: filepath.Join(s.DataDir, "serf"), RejoinAfterLeave: s.RejoinAfterLeave, Logger: d.log,
+		Dir: filepath.Join(s.DataDir, "serf"), RejoinAfterLeave: s.RejoinAfterLeave, MaxConns: d.ports.Gossip, Logger: d.log,
 	}
 	if s.EncryptKey != nil {
 		c.Keys = [][]byte{s.EncryptKey}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/accept"
 	"berth/internal/agent"
 	"berth/internal/agent/supervise"
 	"berth/internal/api"
@@ -54,6 +55,7 @@ type Daemon struct {
 	cluster *agent.Cluster // nil without a node
 	agent   *agent.Agent   // nil without a node
 	handler http.Handler
+	ports   accept.Ports // how many connections each port may have
 	started time.Time
 }
 
@@ -64,7 +66,7 @@ func New(conf Config) (*Daemon, error) {
 		return nil, err
 	}
 	limit.LogTo(conf.Log)
-	d := &Daemon{conf: conf, log: conf.Log, started: time.Now()}
+	d := &Daemon{conf: conf, log: conf.Log, ports: accept.Divide(accept.Descriptors()), started: time.Now()}
 	if err := d.open(); err != nil {
 		d.close()
 		return nil, err
@@ -159,7 +161,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer endRest()
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
-		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
+		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
 		return api.Serve(rest, d.http, d.handler, limits, d.log)
 	})
 	if d.server != nil {

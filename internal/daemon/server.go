@@ -16,7 +16,7 @@ func (d *Daemon) newServer() (err error) {
 	s := &d.conf.Server
 	c := server.Config{
 		Region: d.conf.Region, Datacenter: d.conf.Datacenter, DataDir: s.DataDir, Folder: d.folder, RPC: d.rpc, Advertise: d.conf.RPC.Advertise, TLS: d.serverTLS(),
-		MaxConns: d.conf.Limits.RPCMaxConns, Handshake: d.conf.Limits.RPCHandshake, Workers: s.NumSchedulers, FollowerWorkers: s.NumSchedulers, Schedulers: s.Schedulers,
+		MaxConns: d.conf.Limits.RPCMaxConns, MaxTotal: d.ports.RPC, Handshake: d.conf.Limits.RPCHandshake, Workers: s.NumSchedulers, FollowerWorkers: s.NumSchedulers, Schedulers: s.Schedulers,
 		Heartbeat: heartbeat.Options{
 			MinTTL: s.MinHeartbeatTTL, MaxPerSec: s.MaxHeartbeatsPerSec, Grace: s.HeartbeatGrace, FailoverTTL: s.FailoverHeartbeatTTL,
 			Limiter: heartbeat.Limiter{

@@ -56,8 +56,9 @@ type Config struct {
 	// started again. A server that was stopped without leaving always rejoins.
 	RejoinAfterLeave bool
 
-	Logger *slog.Logger
-	Timing Timing // zero means LAN
+	MaxConns int // to the port at a time; 0: no limit
+	Logger   *slog.Logger
+	Timing   Timing // zero means LAN
 }
 
 // Pool is this server's membership among the servers.
@@ -130,7 +131,7 @@ func (p *Pool) listen() (err error) {
 	if p.host, p.port, err = c.advertised(); err != nil {
 		return err
 	}
-	if p.net, err = listen(c.Bind, c.Port, newLogger(p.log)); err != nil {
+	if p.net, err = listen(c.Bind, c.Port, c.MaxConns, p.log); err != nil {
 		return err
 	}
 	p.port = cmp.Or(p.port, p.net.port())

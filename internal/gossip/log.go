@@ -1,26 +1,34 @@
 package gossip
 
 import (
-	"context"
 	"log"
 	"log/slog"
 	"strings"
+
+	"berth/internal/throttle"
 )
+
+// linesMost is how many lines of one place in the libraries are logged in a
+// period. Anyone can make them log a line, with a packet that means nothing.
+const linesMost = 10
 
 // newLogger returns a logger for serf and memberlist, whose lines look like
 // "[WARN] serf: text". Their level INFO becomes DEBUG, because this package
-// logs those events itself.
-func newLogger(to *slog.Logger) *log.Logger { return log.New(&lines{to}, "", 0) }
+// logs those events itself. Lines are of one kind if one statement logs them.
+func newLogger(to *slog.Logger) *log.Logger {
+	return log.New(&lines{throttle.New(to, linesMost)}, "", log.Lshortfile)
+}
 
 // lines is a writer that logs each line of the gossip libraries at its level.
-type lines struct{ to *slog.Logger }
+// The lines begin with file and line of the statement that logs them.
+type lines struct{ to *throttle.Log }
 
 // levels maps the libraries' levels to ours.
 var levels = map[string]slog.Level{"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError}
 
 // Write implements io.Writer.
 func (l *lines) Write(b []byte) (int, error) {
-	text := strings.TrimSpace(string(b))
+	from, text, _ := strings.Cut(strings.TrimSpace(string(b)), ": ")
 	level := slog.LevelDebug
 	if word, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "] "); ok && strings.HasPrefix(text, "[") {
 		if known, ok := levels[word]; ok {
@@ -30,6 +38,6 @@ func (l *lines) Write(b []byte) (int, error) {
 	if strings.HasSuffix(text, "Shutdown without a Leave") { // as [Pool.Run] promises
 		level = slog.LevelDebug
 	}
-	l.to.Log(context.Background(), level, text)
+	l.to.Line(from, level, text)
 	return len(b), nil
 }

@@ -5,12 +5,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log"
+	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
 	"berth"
+	"berth/internal/accept"
+	"berth/internal/limit"
+	"berth/internal/throttle"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -19,9 +23,11 @@ import (
 // own transport treats 0.0.0.0 as every IPv6 address as well, and leaves
 // dialled connections open after it ends.
 type transport struct {
-	tcp *net.TCPListener
-	udp *net.UDPConn
-	log *log.Logger
+	tcp  *net.TCPListener
+	in   *accept.Listener // over tcp
+	gate accept.Gate
+	udp  *net.UDPConn
+	warn *throttle.Log
 	// packets and streams hand to memberlist what arrives over UDP and TCP.
 	packets chan *memberlist.Packet
 	streams chan net.Conn
@@ -34,17 +40,38 @@ type transport struct {
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
 // packetMost is the maximum size of a UDP packet. bufferMost is the receive
-// buffer that the kernel is asked for; less if it refuses. acceptRest is the
-// pause after a failed accept or read, as when files run out.
+// buffer that the kernel is asked for; less if it refuses. readRest is the
+// pause after a failed read. perHostMost is how many connections one address
+// may have; members open one every half minute and close it at once. A
+// connection must begin within firstTime.
 const (
-	packetMost = 64 << 10
-	bufferMost = 2 << 20
-	acceptRest = 50 * time.Millisecond
+	packetMost  = 64 << 10
+	bufferMost  = 2 << 20
+	readRest    = 50 * time.Millisecond
+	perHostMost = 32
+	firstTime   = 2 * time.Second
 )
 
-// listen listens on both protocols of a port. A port that is free for TCP may
+// The limits of connections.
+var (
+	connsLimit = limit.Declare(limit.Info{
+		Name: "gossip_connections", Of: "Connections to the gossip port: 1/16 of the file descriptors that are not kept for files (RLIMIT_NOFILE), at most 256", Unit: limit.Count,
+		Beyond: "the connection is closed",
+	})
+	connsPerAddrLimit = limit.Declare(limit.Info{
+		Name: "gossip_connections_per_address", Of: "Connections to the gossip port from one address (an IPv6 /64 is one)", Unit: limit.Count, Default: perHostMost,
+		Beyond: "the connection is closed",
+	})
+	silenceLimit = limit.Declare(limit.Info{
+		Name: "gossip_silence", Of: "Time until a connection to the gossip port must have sent something", Unit: limit.Time, Default: int64(firstTime),
+		Beyond: "the connection is closed",
+	})
+)
+
+// listen listens on both protocols of a port, with at most maxConns connections
+// at a time, 0 for any number. A port that is free for TCP may
 // be taken for UDP, so for port 0 it tries several.
-func listen(addr string, port int, log *log.Logger) (*transport, error) {
+func listen(addr string, port, maxConns int, log *slog.Logger) (*transport, error) {
 	tries := 1
 	if port == 0 {
 		tries = 10
@@ -53,7 +80,8 @@ func listen(addr string, port int, log *log.Logger) (*transport, error) {
 	for range tries {
 		var t *transport
 		if t, err = open(addr, port); err == nil {
-			t.log = log
+			t.warn = throttle.New(log, 1)
+			t.in, t.gate = accept.Listen(t.tcp, t.warn), accept.Gate{Most: maxConns, PerHost: perHostMost}
 			t.wait.Go(t.accept)
 			t.wait.Go(t.read)
 			return t, nil
@@ -94,24 +122,80 @@ func (t *transport) port() int { return t.tcp.Addr().(*net.TCPAddr).Port }
 // accept accepts connections until the transport ends.
 func (t *transport) accept() {
 	for {
-		c, err := t.tcp.Accept()
-		if t.ctx.Err() != nil {
-			if err == nil {
-				c.Close()
-			}
+		c, err := t.in.Accept()
+		if err != nil {
 			return
 		}
-		if err != nil {
-			t.log.Printf("[ERR] gossip: cannot accept a connection: %v", err)
-			t.rest()
+		in := t.admit(c)
+		if in == nil {
+			c.Close()
 			continue
 		}
 		select {
-		case t.streams <- c:
+		case t.streams <- in:
 		case <-t.ctx.Done():
-			c.Close()
+			in.Close()
 		}
 	}
+}
+
+// admit returns a connection that is within the limits, or nil.
+func (t *transport) admit(c net.Conn) net.Conn {
+	in, verdict := t.gate.Admit(c)
+	connsLimit.Use(int64(t.gate.Open()), int64(t.gate.Most))
+	switch verdict {
+	case accept.HostFull:
+		connsPerAddrLimit.Use(perHostMost, perHostMost)
+		connsPerAddrLimit.Refuse("address", c.RemoteAddr())
+		return nil
+	case accept.Full:
+		connsLimit.Refuse("address", c.RemoteAddr())
+		return nil
+	}
+	s := &greeted{Conn: in, until: time.Now().Add(firstTime)}
+	s.Conn.SetReadDeadline(s.until)
+	return s
+}
+
+// greeted is a connection that must send something soon.
+type greeted struct {
+	net.Conn
+
+	mu    sync.Mutex
+	until time.Time // when it must have sent something; zero: it has
+	then  time.Time // the read deadline from then on
+}
+
+// Read implements net.Conn.
+func (c *greeted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.until.IsZero():
+	case n > 0:
+		c.until = time.Time{}
+		c.Conn.SetReadDeadline(c.then)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		silenceLimit.Refuse("address", c.RemoteAddr())
+	}
+	return n, err
+}
+
+// SetDeadline implements net.Conn.
+func (c *greeted) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *greeted) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.then = t
+	if !c.until.IsZero() && (t.IsZero() || t.After(c.until)) {
+		t = c.until
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // read receives packets until the transport ends.
@@ -124,7 +208,7 @@ func (t *transport) read() {
 		case t.ctx.Err() != nil:
 			return
 		case err != nil:
-			t.log.Printf("[ERR] gossip: cannot read a packet: %v", err)
+			t.warn.Warn("gossip: cannot read a packet; retrying", "error", err)
 			t.rest()
 			continue
 		case n == 0:
@@ -140,7 +224,7 @@ func (t *transport) read() {
 // rest pauses for a moment, or until the transport ends.
 func (t *transport) rest() {
 	select {
-	case <-time.After(acceptRest):
+	case <-time.After(readRest):
 	case <-t.ctx.Done():
 	}
 }
@@ -198,7 +282,7 @@ func (t *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 // any more.
 func (t *transport) Shutdown() error {
 	t.hangUp()
-	err := errors.Join(t.tcp.Close(), t.udp.Close())
+	err := errors.Join(t.in.Close(), t.udp.Close())
 	t.wait.Wait()
 	if errors.Is(err, net.ErrClosed) { // already shut down
 		return nil

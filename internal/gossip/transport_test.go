@@ -1,7 +1,7 @@
 package gossip
 
 import (
-	"log"
+	"log/slog"
 	"net"
 	"strconv"
 	"testing"
@@ -26,7 +26,7 @@ func TestListensAtTheAddressItWasTold(t *testing.T) {
 		bind   string
 		v4, v6 bool
 	}{{"0.0.0.0", true, false}, {"127.0.0.1", true, false}, {"::1", false, true}, {"::", true, true}} {
-		x, err := listen(c.bind, 0, log.New(t.Output(), "", 0))
+		x, err := listen(c.bind, 0, 0, slog.New(slog.NewTextHandler(t.Output(), nil)))
 		if err != nil {
 			t.Errorf("%s: %v", c.bind, err)
 			continue
@@ -85,7 +85,7 @@ func hears(t *testing.T, x *transport, at string) bool {
 
 // What is dialled ends with the transport, and so does what waits for it.
 func TestHangUpEndsWhatWasDialled(t *testing.T) {
-	x, err := listen("127.0.0.1", 0, log.New(t.Output(), "", 0))
+	x, err := listen("127.0.0.1", 0, 0, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,8 @@ func NothingDone(err error) bool {
 // Conn forwards operations to one server.
 type Conn interface {
 	// Forward returns the answer to an operation. The error is one of those
-	// above, or the operation's own, with its kind.
+	// above, or the operation's own, with its kind; the answer then has nothing
+	// but the index of the state that showed it, if the far end answered at all.
 	Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
 	// Stream returns the answer to a streaming operation. body is read only if
 	// the far end asks for it, and no longer once the answer is closed, which
@@ -64,10 +65,7 @@ func (c *conn) Forward(ctx context.Context, r *op.Forwarded) (*op.Answer, error)
 	if err != nil {
 		return nil, lost(ctx, err)
 	}
-	if err := errorOf(&a.Failure); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, errorOf(&a.Failure)
 }
 
 // lost turns an error of the session into ErrUnreached or ErrDropped.

@@ -33,9 +33,15 @@ type Decision struct {
 // Decide returns the decision of an evaluation. The attempt is the number of
 // earlier decisions of the same evaluation; each attempt breaks ties
 // differently and uses other IDs. The caller must ensure that snap is not older
-// than the evaluation.
+// than the evaluation. It takes as long as it takes; see [DecideWithin].
 func Decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time) Decision {
-	d := &decider{snap: snap, eval: eval, now: now, rand: newRand(eval.ID, snap.Index, attempt)}
+	return decide(snap, eval, attempt, now, nil)
+}
+
+// decide decides an evaluation; its work counts for the budget, which may be
+// nil.
+func decide(snap *state.Snapshot, eval *berth.Eval, attempt int, now time.Time, work *place.Budget) Decision {
+	d := &decider{snap: snap, eval: eval, now: now, rand: newRand(eval.ID, snap.Index, attempt), work: work}
 	d.plan = &state.ApplyPlan{Eval: eval.ID, Now: now.UnixNano()}
 	d.end = &state.EvalEnd{Status: berth.EvalComplete, SnapshotIndex: snap.Index}
 	d.plan.End = d.end
@@ -61,6 +67,7 @@ type decider struct {
 	job  *berth.Job       // nil if it was purged or registered again since
 	plan *state.ApplyPlan // filled step by step
 	end  *state.EvalEnd   // how the evaluation ends; part of plan
+	work *place.Budget    // nil: as much as it takes
 }
 
 // newRand returns the generator for a decision's IDs and tie-breaks.
@@ -95,7 +102,7 @@ func (d *decider) service() Decision {
 func (d *decider) input(key berth.JobKey) reconcile.Input {
 	in := reconcile.Input{
 		Job: d.job, UID: d.eval.JobUID, Eval: d.eval.ID, Now: d.now, Node: d.snap.Node, Deployment: d.newestDeployment(key),
-		Feasible: func(g int, n *berth.Node) bool { return place.Feasible(d.snap, d.job, d.job.TaskGroups[g], n) },
+		Feasible: d.feasible(),
 		Replaced: func(group string, index uint32) (int, []berth.RescheduleEvent) {
 			if r := d.snap.Reschedules(d.eval.JobUID, group, index); r != nil {
 				return r.Count, r.Events
@@ -114,6 +121,20 @@ func (d *decider) input(key berth.JobKey) reconcile.Input {
 		}
 	}
 	return in
+}
+
+// feasible returns the function that reports whether a node meets the
+// constraints of the group with that number.
+func (d *decider) feasible() func(group int, n *berth.Node) bool {
+	known := map[int]place.Feasibility{}
+	return func(group int, n *berth.Node) bool {
+		f, ok := known[group]
+		if !ok {
+			f = place.NewFeasibility(d.snap, d.job, d.job.TaskGroups[group], d.work)
+			known[group] = f
+		}
+		return f.Meets(n)
+	}
 }
 
 // newestDeployment returns the newest deployment of the evaluation's
@@ -174,7 +195,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 // result again reports that the plan now stops fewer allocations and that the
 // job may preempt others instead.
 func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
-	p := place.New(d.snap, d.job, d.plan.Stop, seed)
+	p := place.New(d.snap, d.job, d.plan.Stop, seed).Within(d.work)
 	defer p.Close()
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}}

@@ -74,10 +74,13 @@ func (d *decider) stopStream(v *placement.View, counts map[string]*reconcile.Cou
 func (d *decider) stopReason(v *placement.View, a *berth.Alloc) (why berth.StopReason, lost bool) {
 	n := d.snap.Node(a.NodeID)
 	switch {
+	case d.job != nil && state.FencedUntil(a, n).After(d.now): // it may still run; only whether it should is decided
 	case n == nil || n.Status == berth.NodeDown:
 		return berth.StopNodeLost, true
 	case n.Status == berth.NodeDisconnected: // stream jobs do not wait for disconnected nodes
 		return berth.StopAway, true
+	}
+	switch {
 	case d.job != nil && a.Job.UID != d.job.UID:
 		return berth.StopOldJob, false
 	case !v.Alive:
@@ -112,7 +115,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	if len(list) == 0 {
 		return
 	}
-	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64())
+	p := place.New(d.snap, v.Job, d.plan.Stop, d.rand.Uint64()).Within(d.work)
 	defer p.Close()
 	// Each placement restricts the next, so elements are placed one by one.
 	s := placement.NewRules(d.snap, v)

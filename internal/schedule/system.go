@@ -24,7 +24,7 @@ func (d *decider) perNode() Decision {
 	}
 	in := reconcile.PerNodeInput{Input: d.input(key), Retry: d.retry, PlacedByEval: d.placedByEval}
 	if d.job != nil && !d.job.Stop {
-		nodes := place.NewNodes(d.snap, d.job)
+		nodes := place.NewNodes(d.snap, d.job, d.work)
 		in.Nodes, in.Feasible, in.Keeps, in.BatchPending = nodes.Ready(), nodes.Meets, nodes.Keeps, d.batchPending()
 	}
 	r := reconcile.ComparePerNode(in)
@@ -76,7 +76,7 @@ func (d *decider) batchPending() bool {
 // placeOnNodes places missing instances on their nodes, group by group. It
 // returns the shortfalls of the nodes, by group.
 func (d *decider) placeOnNodes(r *reconcile.PerNodeResult) (short [][]place.Shortfall) {
-	p := place.New(d.snap, d.job, d.plan.Stop, d.rand.Uint64())
+	p := place.New(d.snap, d.job, d.plan.Stop, d.rand.Uint64()).Within(d.work)
 	defer p.Close()
 	d.plan.Explain, d.end.Queued, d.end.Failed = map[string]*berth.AllocMetric{}, map[string]int{}, map[string]*berth.AllocMetric{}
 	short = make([][]place.Shortfall, len(d.job.TaskGroups))

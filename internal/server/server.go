@@ -47,6 +47,7 @@ type Config struct {
 	RPC        net.Listener  // where agents call
 	Advertise  string        // address given to agents; "" is the listener's address
 	MaxConns   int           // per client address; 0 is the default
+	MaxTotal   int           // connections of all client addresses; 0: no limit
 	Handshake  time.Duration // time for a connection to choose its protocol; 0 is the default
 	TLS        TLS           // for the RPC port and for calls to other servers
 	// Workers is the number of workers while this server leads; 0: a quarter of
@@ -181,7 +182,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.events = events.New(s.store, c.Events) // before anything is applied
 	wired := wire.Config{
-		Log: c.Logger, MaxConns: c.MaxConns, Handshake: c.Handshake, Once: []msgpack.Memo{msgpack.Once[berth.Job]()},
+		Log: c.Logger, MaxConns: c.MaxConns, MaxTotal: c.MaxTotal, Handshake: c.Handshake, Once: []msgpack.Memo{msgpack.Once[berth.Job]()},
 		Region: c.Region, TLS: c.TLS.Accept, OnlyTLS: c.TLS.Only, Unnamed: c.TLS.Unnamed,
 	}
 	var peers api.Peers

@@ -14,6 +14,7 @@ import (
 	"berth/internal/leader/collector"
 	"berth/internal/leader/deploy"
 	"berth/internal/leader/drain"
+	"berth/internal/leader/fence"
 	"berth/internal/leader/finalize"
 	"berth/internal/leader/heartbeat"
 	"berth/internal/leader/periodic"
@@ -118,6 +119,7 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		{"heartbeat", t.heartbeat.Run},
 		controller("collector", collector.NewTimer(s.config.Collect, seed())),
 		controller("drain", drain.New(seed()), drain.Watched()...),
+		controller("fence", fence.New(seed()), fence.Watched()...),
 		controller("periodic", periodic.New(seed()), state.OnTable(state.Jobs)),
 		controller("finalize", finalize.New(seed()), finalize.Watched()...),
 		controller("submit", submit.New(seed()), submit.Watched()...),

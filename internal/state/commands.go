@@ -11,7 +11,7 @@ func init() {
 		3:  {make: func() Command { return &StopJob{} }, since: 1, cause: "stop"},
 		4:  {make: func() Command { return &RegisterNode{} }, since: 1},
 		5:  {make: func() Command { return &SetNodeStatus{} }, since: 1},
-		6:  {make: func() Command { return &ApplyPlan{} }, since: 1, counted: true},
+		6:  {make: func() Command { return &ApplyPlan{} }, since: 1, feature: "the quarantine of jobs whose scheduling takes too much work", counted: true},
 		7:  {make: func() Command { return &ReportAllocs{} }, since: 1},
 		8:  {make: func() Command { return &CancelEvals{} }, since: 1},
 		9:  {make: func() Command { return &FailEval{} }, since: 1},

@@ -57,6 +57,41 @@ func (s *Snapshot) OpenEvals(status string) iter.Seq[*berth.Eval] {
 	return rowsOf(&s.evals.rows, s.evals.openIn(status).All())
 }
 
+// LastTooMuchWork returns the newest evaluation of the same job version as e
+// that failed because it needed too much work, or nil.
+func (s *Snapshot) LastTooMuchWork(e *berth.Eval) (last *berth.Eval) {
+	for x := range s.EvalsOf(e.Key()) {
+		if x.Failure == berth.FailureTooMuchWork && x.JobUID == e.JobUID && x.JobModifyIndex == e.JobModifyIndex && (last == nil || x.ModifyIndex > last.ModifyIndex) {
+			last = x
+		}
+	}
+	return last
+}
+
+// Quarantine is a job whose evaluations wait, because one of them needed too
+// much work.
+type Quarantine struct {
+	Failed *berth.Eval // the last one that failed
+	Next   *berth.Eval // the one that tries again; WaitUntil is when
+}
+
+// Quarantined returns the quarantine of a job; not ok if it has none. A change of
+// the job ends it.
+func (s *Snapshot) Quarantined(j *berth.Job) (q Quarantine, ok bool) {
+	if j == nil || j.Stop {
+		return q, false
+	}
+	for e := range s.OpenEvalsOf(j.Key(), berth.EvalPending) {
+		if e.TriggeredBy != berth.TriggerFailedFollowUp || e.JobUID != j.UID || e.JobModifyIndex != j.JobModifyIndex {
+			continue
+		}
+		if failed := s.Eval(e.PreviousEval); failed != nil && failed.Failure == berth.FailureTooMuchWork {
+			return Quarantine{failed, e}, true
+		}
+	}
+	return q, false
+}
+
 // putEval stores an evaluation. old is the row it replaces, or nil.
 func (tx *Tx) putEval(old, e *berth.Eval) {
 	t := &tx.evals

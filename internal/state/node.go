@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"time"
 
 	"berth"
 	"berth/internal/fit"
@@ -95,4 +96,35 @@ func (s *Snapshot) Draining() iter.Seq[*berth.Node] {
 			}
 		}
 	}
+}
+
+// FencedUntil returns until when an allocation on a silent node may still run,
+// because its group has stop_on_client_after; the zero time if its group has
+// not, the node is gone, or it is not silent. The node was heard for the last
+// time before it got its present status.
+func FencedUntil(a *berth.Alloc, n *berth.Node) time.Time {
+	fence := a.Group.Fence()
+	if lostAfter, _, _ := a.Group.Away(); lostAfter > 0 { // it is waited for in any case, and nothing takes its place
+		return time.Time{}
+	}
+	if fence == 0 || n == nil || n.Status != berth.NodeDown && n.Status != berth.NodeDisconnected {
+		return time.Time{}
+	}
+	return time.Unix(n.StatusUpdatedAt+1, 0).Add(fence) // stored in whole seconds
+}
+
+// CutOff reports whether an allocation ended because its agent could not reach
+// servers: it did not finish its work.
+func CutOff(a *berth.Alloc) bool {
+	if a.Client != berth.ClientComplete || a.Group.StopAway() == 0 {
+		return false
+	}
+	for _, s := range TaskStates(a) {
+		for _, e := range s.Events {
+			if e.Type == berth.EventCutOff {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -42,7 +42,12 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 // end ends an evaluation and creates those that follow it.
 func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	e := *old
-	e.Status, e.StatusDescription, e.ModifyTime = end.Status, end.Description, now
+	e.Status, e.StatusDescription, e.Failure, e.ModifyTime = end.Status, end.Description, end.Failure, now
+	if e.Status == berth.EvalCanceled { // it decided nothing
+		e.Timeline = end.Timeline
+		tx.putEval(old, &e)
+		return
+	}
 	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
 	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
 	live := job != nil && job.UID == e.JobUID && !job.Stop
@@ -64,7 +69,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		e.BlockedEval = end.Blocked.ID
 	}
 	for _, n := range news {
-		if n.TriggeredBy == berth.TriggerRollingUpdate {
+		if n.TriggeredBy == berth.TriggerRollingUpdate || n.TriggeredBy == berth.TriggerFailedFollowUp {
 			e.NextEval = n.ID
 		}
 	}

@@ -79,8 +79,8 @@ func (e *EvalEnd) pack(w *codec.Writer, now int64) {
 	}
 	w.Uint(e.SnapshotIndex)
 	w.Timeline(e.Timeline, now)
-	rest := endRest{e.Description, e.Failed, e.Queued, e.Missed, e.Blocked, e.Later, e.Nodes}
-	plain := e.Description == "" && len(e.Failed) == 0 && len(e.Queued) == 0 && e.Missed == nil && e.Blocked == nil && len(e.Later) == 0 && len(e.Nodes) == 0
+	rest := endRest{e.Description, e.Failed, e.Queued, e.Missed, e.Blocked, e.Later, e.Nodes, e.Failure}
+	plain := e.Description == "" && e.Failure == "" && len(e.Failed) == 0 && len(e.Queued) == 0 && e.Missed == nil && e.Blocked == nil && len(e.Later) == 0 && len(e.Nodes) == 0
 	w.Bool(!plain)
 	if !plain {
 		w.Value(&rest)
@@ -97,6 +97,7 @@ type endRest struct {
 	Blocked     *NewEval
 	Later       []NewEval
 	Nodes       []NodeWait `msgpack:",omitempty"`
+	Failure     string     `msgpack:",omitempty"`
 }
 
 // unpack reads what pack wrote. now is the time of the plan, from which the
@@ -109,6 +110,6 @@ func (e *EvalEnd) unpack(r *codec.Reader, now int64) {
 		var rest endRest
 		r.Value(&rest)
 		e.Description, e.Failed, e.Queued = rest.Description, rest.Failed, rest.Queued
-		e.Missed, e.Blocked, e.Later, e.Nodes = rest.Missed, rest.Blocked, rest.Later, rest.Nodes
+		e.Missed, e.Blocked, e.Later, e.Nodes, e.Failure = rest.Missed, rest.Blocked, rest.Later, rest.Nodes, rest.Failure
 	}
 }

@@ -31,6 +31,14 @@ type ApplyPlan struct {
 	joins       *enrolment
 }
 
+// needs implements needer: failures came with log version 2.
+func (c *ApplyPlan) needs() int {
+	if c.End != nil && c.End.Failure != "" {
+		return 2
+	}
+	return 1
+}
+
 // preemption is a job that lost an allocation, and one that took its capacity.
 type preemption struct {
 	key berth.JobKey  // of the job that lost an allocation
@@ -41,6 +49,7 @@ type preemption struct {
 type EvalEnd struct {
 	Status        string // complete, failed or canceled; blocked if it was blocked and stays so
 	Description   string
+	Failure       string // a Failure constant of package berth, or ""
 	Failed        map[string]*berth.AllocMetric
 	Queued        map[string]int
 	Missed        *berth.Missed

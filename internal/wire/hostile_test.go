@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"berth"
+	"berth/internal/accept"
 	"berth/internal/eventually"
 	"berth/internal/msgpack"
 	_ "berth/internal/onethread"
@@ -622,35 +623,7 @@ func TestTheRoomForLargeFramesIsShared(t *testing.T) {
 		t.Error("a server's connection counts with those of others")
 	}
 	in.leave()
-	if c := g.conns[hostOf(local)]; c.conns != 0 || c.trials != trialsMost {
+	if c := g.conns[accept.Host(local)]; c.plain != 0 || c.trials != trialsMost {
 		t.Errorf("left are %+v", c)
 	}
-	for a, want := range map[string]string{
-		"10.0.0.1:5": "10.0.0.1/32", "[2001:db8::1]:5": "2001:db8::/64", "[::ffff:10.0.0.1]:5": "10.0.0.1/32", "[fe80::1%lo]:5": "fe80::/64",
-	} {
-		addr, err := net.ResolveTCPAddr("tcp", a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hostOf(addr).String(); got != want {
-			t.Errorf("%s is of %s, not %s", a, got, want)
-		}
-	}
-}
-
-func TestOneLineOfEachKind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		th := throttle{log: textLog(&out)}
-		for range 5 {
-			th.warn("a")
-			th.warn("b", "n", 1)
-		}
-		time.Sleep(throttleEvery)
-		th.warn("a")
-		want := "level=WARN msg=a\nlevel=WARN msg=b n=1\nlevel=WARN msg=a more_like_it=4\n"
-		if out.String() != want {
-			t.Errorf("logged\n%s", &out)
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/accept"
 	"berth/internal/eventually"
 	"berth/internal/msgpack"
 	"berth/internal/wire/certs/certstest"
@@ -323,8 +324,8 @@ func TestRaftConnectionsEndWithTheServer(t *testing.T) {
 	defer near.Close()
 	far := <-given
 	s.guests.mu.Lock()
-	if g := s.guests.conns[hostOf(near.LocalAddr())]; g.servers != 1 || g.conns != 0 {
-		t.Errorf("counted are %d and %d", g.servers, g.conns)
+	if g := s.guests.conns[accept.Host(near.LocalAddr())]; g.servers != 1 || g.plain != 0 {
+		t.Errorf("counted are %d and %d", g.servers, g.plain)
 	}
 	s.guests.mu.Unlock()
 	cancel()

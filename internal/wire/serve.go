@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"berth"
-	"berth/internal/rest"
+	"berth/internal/accept"
 )
 
-// Serve serves connections from ln until ctx ends or ln fails. It closes ln and
-// every connection, and waits for all handlers to return. The error is nil if ctx
-// ended.
+// Serve serves connections from ln until ctx ends. It closes ln and every
+// connection, and waits for all handlers to return. It returns an error only if
+// somebody else has closed ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ln = accept.Listen(ln, s.warn)
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -29,11 +30,6 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			// A process out of file descriptors goes on accepting once some are
-			// free.
-			if isTemporary(err) && rest.For(ctx, 50*time.Millisecond) == nil {
-				continue
-			}
 			return err
 		}
 		// Counted before the first byte is read: a stranger has sent nothing
@@ -41,7 +37,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		in := s.guests.enter(conn.RemoteAddr(), s.cfg.MaxConns)
 		if in == nil {
 			conn.Close()
-			s.warn.warn(msgTooMany, "address", conn.RemoteAddr(), "allowed", s.cfg.MaxConns)
+			s.warn.Warn(msgTooMany, "address", conn.RemoteAddr(), "allowed", s.cfg.MaxConns, "allowed_in_all", s.cfg.MaxTotal)
 			continue
 		}
 		conns.Go(func() {
@@ -54,15 +50,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// msgTooMany is a constant, as throttle counts lines by message.
-const msgTooMany = "connection refused: too many from one address"
-
-// isTemporary reports whether accepting can go on, for example when the process
-// is briefly out of file descriptors.
-func isTemporary(err error) bool {
-	var t interface{ Temporary() bool }
-	return errors.As(err, &t) && t.Temporary()
-}
+// msgTooMany is a constant, as lines are counted by message.
+const msgTooMany = "connection refused: too many from one address or in all"
 
 // serveConn serves one connection. The handshake timeout applies until its role
 // and protocol are known.
@@ -121,13 +110,13 @@ func (s *Server) complain(who net.Addr, err error) {
 	var no refusal
 	switch {
 	case errors.As(err, &no):
-		s.warn.warn(no.msg, "address", who, "why", no.err)
+		s.warn.Warn(no.msg, "address", who, "why", no.err)
 	case errors.As(err, &bad):
-		s.warn.warn("connection closed: the peer sent a malformed frame", "address", who, "error", bad.err)
+		s.warn.Warn("connection closed: the peer sent a malformed frame", "address", who, "error", bad.err)
 	case berth.KindOf(err) == berth.TooLarge, berth.KindOf(err) == berth.Limited:
-		s.warn.warn("connection closed: the peer asked for too much", "address", who, "error", err)
+		s.warn.Warn("connection closed: the peer asked for too much", "address", who, "error", err)
 	case isTimeout(err):
-		s.warn.warn("connection closed: the peer is too slow", "address", who, "error", err)
+		s.warn.Warn("connection closed: the peer is too slow", "address", who, "error", err)
 	}
 }
 

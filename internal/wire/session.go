@@ -140,7 +140,7 @@ func (s *Session) serve(ctx context.Context) error {
 			if s.mux.NumStreams() > 2*streamsKnown {
 				return err
 			}
-			s.server.warn.warn("stream refused: the session has too many", "address", s.peer.Addr, "open", s.mux.NumStreams())
+			s.server.warn.Warn("stream refused: the session has too many", "address", s.peer.Addr, "open", s.mux.NumStreams())
 			continue
 		}
 		streams.Go(func() {

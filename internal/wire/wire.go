@@ -31,6 +31,7 @@ import (
 
 	"berth"
 	"berth/internal/msgpack"
+	"berth/internal/throttle"
 	"berth/internal/wire/certs"
 )
 
@@ -67,6 +68,7 @@ const (
 type Config struct {
 	Log       *slog.Logger   // nil: slog.Default
 	MaxConns  int            // from one client address at a time (an IPv6 /64 is one); 0: 100
+	MaxTotal  int            // from all client addresses together; 0: no limit
 	MaxCalls  int            // of one method at a time; 0: 16384. See [Server.Limit].
 	Handshake time.Duration  // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
 	CallTime  time.Duration  // for a call, beyond what its query may wait; 0: 60 s
@@ -146,6 +148,10 @@ func (c *Call) Decode(in any) error {
 // Remote returns the address of the caller.
 func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
+// Progress is the newest state index that was answered on the caller's
+// connection. Whoever answers keeps it.
+func (c *Call) Progress() *atomic.Uint64 { return &c.Peer.progress }
+
 // Peer is the far end of a connection.
 type Peer struct {
 	Addr    net.Addr            // as the connection shows it
@@ -153,6 +159,8 @@ type Peer struct {
 	trusted bool                // a server, by its certificate, or without TLS by its own claim
 	session *Session            // nil: the peer opened none
 	value   atomic.Pointer[any] // see Remember
+
+	progress atomic.Uint64 // see Call.Progress
 }
 
 // Role returns the peer's role, from its certificate. Without TLS every peer is
@@ -189,7 +197,7 @@ type Server struct {
 	methods map[string]*method // RPC, by name
 	streams map[string]*method // streaming, by name
 	guests  guests             // who is connected
-	warn    throttle           // logs what peers did wrong
+	warn    *throttle.Log      // logs what peers did wrong
 }
 
 // method is one method with its limits: handle is set of an RPC, stream of a
@@ -224,7 +232,8 @@ func New(cfg Config) *Server {
 		codec:   msgpack.NewProtocol(cfg.Once...),
 		methods: map[string]*method{},
 		streams: map[string]*method{},
-		warn:    throttle{log: cfg.Log},
+		guests:  guests{most: cfg.MaxTotal},
+		warn:    throttle.New(cfg.Log, 1),
 	}
 }
 

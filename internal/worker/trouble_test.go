@@ -103,7 +103,7 @@ func TestProgressIsPatient(t *testing.T) {
 }
 
 // A job that changes while it is decided gets its new version, under the
-// evaluation of that change.
+// evaluation of that change. The first evaluation is canceled.
 func TestJobChangesMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
 		if n == 1 {
@@ -115,10 +115,12 @@ func TestJobChangesMeanwhile(t *testing.T) {
 		if got := live(s, "web"); len(got) != 3 || got[0].Job.Version != 1 {
 			t.Errorf("%d run", len(got))
 		}
-		for n := 1; n <= 2; n++ {
-			if e := s.Eval(statetest.ID[berth.Eval](n)); e.Status != berth.EvalComplete {
-				t.Errorf("evaluation %d is %s", n, e.Status)
-			}
+		second := statetest.ID[berth.Eval](2)
+		if e := s.Eval(second); e.Status != berth.EvalComplete {
+			t.Errorf("the evaluation of the change is %s", e.Status)
+		}
+		if e := s.Eval(statetest.ID[berth.Eval](1)); e.Status != berth.EvalCanceled || e.StatusDescription != "superseded by evaluation "+second.String() || e.Timeline.Deliveries != 1 {
+			t.Errorf("the first is %s: %s", e.Status, e.StatusDescription)
 		}
 	})
 }

@@ -200,13 +200,27 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 		if eval == nil || eval.Terminal() {
 			return o // it ended meanwhile: cancelled, or decided by another plan
 		}
-		plan := schedule.Decide(snap, eval, attempt, clock(d)).Plan
+		plan, err := w.plan(planner, d, snap, eval, attempt)
+		if errors.Is(err, errOutdated) {
+			if tries++; tries > attempts(eval.Type) {
+				o.err = berth.Errorf(berth.Conflict, "%w", err)
+				return o
+			}
+			if o.err = refresh(planner); o.err != nil {
+				return o
+			}
+			continue
+		}
+		if err != nil {
+			o.err = err
+			return o
+		}
 		// The timeline shows the first plan; later ones are corrections.
 		if planned == 0 {
 			planned = time.Now().UnixNano()
 		}
 		plan.End.Timeline = timeline(d, planned, refused)
-		if tries >= attempts(eval.Type) {
+		if tries >= attempts(eval.Type) && plan.End.Status != berth.EvalCanceled && plan.End.Failure == "" {
 			plan = w.giveUp(snap, eval, plan)
 		}
 		pending, err := planner.Submit(d, plan)
@@ -237,6 +251,23 @@ func (w *Worker) decide(planner Planner, d *berth.Delivery) (o outcome) {
 			tries++
 		}
 	}
+}
+
+// plan returns the plan for an evaluation on a snapshot. It ends an evaluation
+// that is superseded, or that needs too much work.
+func (w *Worker) plan(planner Planner, d *berth.Delivery, snap *state.Snapshot, eval *berth.Eval, attempt int) (*state.ApplyPlan, error) {
+	now := clock(d)
+	if by := superseded(snap, eval, now); by != nil {
+		return cancel(snap, eval, by, now), nil
+	}
+	plan, err := w.decideWithin(planner, snap, eval, attempt, now)
+	if !errors.Is(err, schedule.ErrTooMuchWork) {
+		return plan, err
+	}
+	if d.Count < triesOverLimit && snap.LastTooMuchWork(eval) == nil {
+		return nil, berth.Errorf(berth.Unavailable, "deciding takes %w", err)
+	}
+	return w.quarantine(snap, eval, now, err), nil
 }
 
 // clock returns the time to decide at. It is not before the leader delivered

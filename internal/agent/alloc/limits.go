@@ -1,11 +1,13 @@
 package alloc
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"berth"
+	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"
 )
 
@@ -16,7 +18,7 @@ import (
 // first is what users know from Nomad.
 const (
 	maxRunOver = "allocation exceeded max_run_duration"
-	cutOff     = "stopped: no server was reached for as long as stop_on_client_after lets it run"
+	cutOff     = "stopped: " + task.CutOffReason
 	waiting    = "waiting for preempted allocations to stop"
 	unlinked   = "waiting for servers to say what it is connected with"
 )
@@ -34,7 +36,8 @@ func (r *Runner) limits(now time.Time) (again time.Time) {
 		}
 	}
 	if d := g.StopAway(); d > 0 && r.c.Contact != nil {
-		if at := r.c.Contact().Add(d); now.Before(at) {
+		contact, _ := r.c.Contact()
+		if at := contact.Add(d); now.Before(at) {
 			again = sooner(again, at)
 		} else {
 			// Its replacement elsewhere may start now, so there is no time left
@@ -44,6 +47,52 @@ func (r *Runner) limits(now time.Time) (again time.Time) {
 	}
 	return again
 }
+
+// runUntil returns until when the tasks may run if no server is reached any
+// more; zero is without limit. own reports whether that follows from a contact
+// of this agent.
+func (r *Runner) runUntil() (until time.Time, own bool) {
+	r.mu.Lock()
+	d := r.alloc.Job.Group(r.alloc.TaskGroup).StopAway()
+	r.mu.Unlock()
+	if d == 0 || r.c.Contact == nil {
+		return time.Time{}, true
+	}
+	contact, own := r.c.Contact()
+	return contact.Add(d), own
+}
+
+// keepLease tells the supervisor until when the tasks may run, whenever that
+// has changed, until ctx ends. So they are stopped in time even if the agent is
+// frozen or dead by then.
+func (r *Runner) keepLease(ctx context.Context, sup *supervise.Dir) {
+	var told time.Time
+	for {
+		until, own := r.runUntil()
+		var again <-chan time.Time
+		if !until.IsZero() || !told.IsZero() {
+			// Tasks of other drivers have no supervisor; one that starts is told
+			// with its first task. One that an earlier agent told knows better
+			// than an agent that has not reached servers yet.
+			if own && !until.Equal(told) && sup.Extend(ctx, until) == nil {
+				told = until
+			}
+			again = time.After(min(max(time.Until(until)/4, leaseMin), leaseMax))
+		}
+		select {
+		case <-again:
+		case <-r.updated:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// The shortest and longest time between two looks at the lease.
+const (
+	leaseMin = 100 * time.Millisecond
+	leaseMax = 5 * time.Second
+)
 
 // begun returns when the agent took up the allocation, now if it is about to.
 // It counts from there whatever tasks do, so that one that never gets to run

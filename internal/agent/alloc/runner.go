@@ -31,9 +31,10 @@ type Config struct {
 	// have not ended here yet, and whether it may start: not before all of them
 	// have. It is asked again after each [Runner.Nudge]. nil lets it start.
 	Preempted func(*op.Alloc) (rest []berth.AllocID, ok bool)
-	// Contact returns when servers were last reached; nil is always. It must
-	// not call the Runner.
-	Contact func() time.Time
+	// Contact returns when servers were last reached, and whether by this agent;
+	// otherwise an earlier one reached them, or it is not known. nil is always.
+	// It must not call the Runner.
+	Contact func() (at time.Time, own bool)
 
 	Save   func(task string, state []byte) error // records a task's state; returns when it is safe
 	Report func(*op.AllocReport)                 // called when there is news; must not block
@@ -67,14 +68,15 @@ type Runner struct {
 	health  *health         // nil if nobody wants to know it, or before Run
 	stream  *connections    // nil unless it is of a stream job, or before Run
 
-	ready chan struct{} // closed when tasks may be started
-	wake  chan struct{} // has one element when Run is to look again
-	done  chan struct{} // closed when Run has returned
+	ready   chan struct{} // closed when tasks may be started
+	wake    chan struct{} // has one element when Run is to look again
+	updated chan struct{} // has one element when the allocation is newer than keepLease knows
+	done    chan struct{} // closed when Run has returned
 }
 
 // New returns a Runner. The allocation must be whole; see [Check].
 func New(c Config, a *op.Alloc) *Runner {
-	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), updated: make(chan struct{}, 1), done: make(chan struct{})}
 	r.Update(a)
 	return r
 }
@@ -128,6 +130,10 @@ func (r *Runner) Update(a *op.Alloc) {
 		r.order(task.Kill{Reason: "the servers have given it up as lost"})
 	}
 	r.nudge()
+	select {
+	case r.updated <- struct{}{}:
+	default:
+	}
 }
 
 // withGroup returns a with the job of old, as far as tasks are concerned.
@@ -274,6 +280,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	for _, t := range r.tasks {
 		wg.Go(func() { _ = t.Run(ctx) }) // nil, or ctx's own error
 	}
+	leased, endLease := context.WithCancel(ctx)
+	var lease sync.WaitGroup
+	lease.Go(func() { r.keepLease(leased, sup) })
+	defer lease.Wait()
+	defer endLease()
 	for {
 		// Each turn looks at everything again: wakes carry no news of their
 		// own.
@@ -342,7 +353,7 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
-			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, Ready: r.ready,
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, Ready: r.ready, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
 			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
 			Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))

@@ -97,7 +97,9 @@ type Task struct {
 	Logs       supervise.Logs // how its output is kept
 	Cores      []uint16       // that are the task's own; nil if it has none
 	Cgroup     string         // name of the parent of the task's cgroup; "" for none
-	Grace      time.Duration  // for what is left of a task whose supervisor was killed
+	Grace      time.Duration  // from being asked to end to being killed
+	KillSignal syscall.Signal // by which it is asked to end
+	RunUntil   time.Time      // when it is stopped unless the allocation's lease is extended; zero for never
 }
 
 // recoverable is an error that may be gone at the next try.

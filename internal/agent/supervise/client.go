@@ -239,6 +239,14 @@ func (d *Dir) Stop(ctx context.Context, task string, number uint64, sig syscall.
 	return nil // it has ended, or Find has seen to it
 }
 
+// Extend sets until when the allocation's tasks may run without another call of
+// Extend; the zero time is without limit. After that the supervisor stops them,
+// and starts none. It is Unavailable if no supervisor runs, and starts none.
+func (d *Dir) Extend(ctx context.Context, until time.Time) error {
+	_, err := d.call(ctx, request{Call: callExtend, Until: BootTime(until)})
+	return err
+}
+
 // Release tells the supervisor that the exit of a launch is recorded. With
 // nothing else to do, it ends.
 func (d *Dir) Release(ctx context.Context, task string, number uint64) error {

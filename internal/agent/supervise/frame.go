@@ -27,6 +27,7 @@ const (
 	callStop    = "stop"
 	callRelease = "release"
 	callEnd     = "end"
+	callExtend  = "extend"
 )
 
 // request is what an agent asks of a supervisor. Which fields it uses depends
@@ -39,6 +40,7 @@ type request struct {
 	Start   *Start        `json:",omitempty"`
 	Signal  int           `json:",omitempty"` // of a signal or a stop
 	Timeout time.Duration `json:",omitempty"` // of a stop, before the kill
+	Until   int64         `json:",omitempty"` // of an extension, see Start.Until
 }
 
 // response answers a request. Err is empty if the call succeeded.

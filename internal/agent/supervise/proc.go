@@ -29,6 +29,10 @@ type proc struct {
 	kill   *time.Timer    // set while it is being stopped
 	killAt time.Time      // when kill fires
 	done   chan struct{}  // closed when its exit is in the state
+
+	killSignal  syscall.Signal // how it is stopped when the lease is over
+	killTimeout time.Duration
+	cutOff      bool // the lease was over
 }
 
 // start starts a launch, or says how it goes if it was started before. The
@@ -50,10 +54,19 @@ func (s *server) start(req *request) (*Launch, error) {
 	if l := s.state.find(req.Task, 0); l != nil && l.Number > req.Launch {
 		return nil, berth.Errorf(berth.Conflict, "launch %d of task %q is older than the last, %d", req.Launch, req.Task, l.Number)
 	}
+	if req.Start.Until != 0 {
+		if err := s.extend(req.Start.Until); err != nil {
+			return nil, err
+		}
+	}
+	if s.leaseOver() {
+		return nil, errLeaseOver(req.Task)
+	}
 	before := slices.Clone(s.state.Launches)
 	// A later launch says that the agent knows how the earlier ended.
 	s.state.Launches = slices.DeleteFunc(s.state.Launches, func(l Launch) bool { return l.Task == req.Task })
 	p := &proc{s: s, launch: Launch{Task: req.Task, Number: req.Launch, StartedAt: time.Now()}, done: make(chan struct{})}
+	p.keepStopping(req.Start)
 	s.used = true
 	// Written first: an agent that finds this launch after we were killed in
 	// between looks for its process by its marks.
@@ -73,6 +86,7 @@ func (s *server) start(req *request) (*Launch, error) {
 	s.live[req.Task] = p
 	*s.state.find(req.Task, req.Launch) = p.launch
 	_ = s.save()
+	s.stopIfLeaseOver() // the timer may have fired before it was live
 	l := p.launch
 	return &l, nil
 }
@@ -240,7 +254,7 @@ func (p *proc) ended(status unix.WaitStatus) {
 	if p.kill != nil {
 		p.kill.Stop()
 	}
-	exit := &Exit{At: time.Now()}
+	exit := &Exit{At: time.Now(), CutOff: p.cutOff}
 	switch {
 	case status.Exited():
 		exit.Code = status.ExitStatus()

@@ -144,6 +144,8 @@ func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err er
 		}
 		resp.Launch, err = s.start(req)
 		return resp, err
+	case callExtend:
+		return resp, s.extend(req.Until)
 	case callEnd:
 		if len(s.live) > 0 {
 			return resp, berth.Errorf(berth.Conflict, "%d tasks run", len(s.live))

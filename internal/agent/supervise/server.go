@@ -82,6 +82,7 @@ type server struct {
 	// an agent was told that the supervisor does not know it, and has acted on
 	// that.
 	gone   map[string]uint64
+	lease  lease
 	quit   bool // somebody told us to end: exits are left in the state
 	calls  int
 	idle   *time.Timer   // runs while nothing lives and exits wait for the agent
@@ -233,6 +234,11 @@ func (s *server) run() error {
 		case <-s.end:
 			err := s.sock.Close()
 			wg.Wait()
+			s.mu.Lock()
+			if s.lease.timer != nil {
+				_ = s.lease.timer.Close()
+			}
+			s.mu.Unlock()
 			return err
 		}
 	}

@@ -55,6 +55,13 @@ type Start struct {
 	User    *User    // nil: the supervisor's own
 	Logs    Logs
 	Cgroup  string // name of the parent cgroup; "" for none
+	// Until is when the task is stopped unless the lease is extended meanwhile,
+	// see [Dir.Extend]; a time of [BootTime], 0 for never. It holds for all
+	// tasks of the allocation.
+	Until int64 `json:",omitempty"`
+	// KillSignal and KillTimeout are how it is stopped then.
+	KillSignal  int           `json:",omitempty"`
+	KillTimeout time.Duration `json:",omitempty"`
 	// Cores are those that the task may run on, where the machine has the
 	// cpuset controller of cgroup version 2; nil is all.
 	Cores []uint16 `json:",omitempty"`
@@ -92,6 +99,7 @@ type Exit struct {
 	Signal int    // that ended it, or 0
 	Err    string // why there is neither
 	At     time.Time
+	CutOff bool `json:",omitempty"` // it was stopped because the lease was over
 }
 
 // Success reports whether the task ended well.

@@ -30,6 +30,10 @@ type Config struct {
 	Contacted <-chan struct{} // closed when servers were contacted; before, a restored task is not started
 	Ready     <-chan struct{} // closed when the task may be started; nil is at once
 
+	// RunUntil returns until when the task may run without contact to servers;
+	// the zero time, as well as a nil function, is without limit.
+	RunUntil func() time.Time
+
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
 	Chance  func() float64           // from 0 up to 1
@@ -336,7 +340,7 @@ func (l *loop) attempt() *attempt {
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
-			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t),
+			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t), KillSignal: SignalNumber(t.KillSignal),
 		},
 	}
 }
@@ -379,6 +383,9 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 	t := *l.out
 	l.mu.Unlock()
 	t.Launch = launch
+	if l.c.RunUntil != nil {
+		t.RunUntil = l.c.RunUntil()
+	}
 	h, err := l.c.Driver.Start(ctx, &t)
 	_ = failpoint.Hit("task/started")
 	switch {

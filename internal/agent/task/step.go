@@ -59,6 +59,9 @@ type Kill struct {
 	NoDelay bool   `json:",omitempty"` // without the shutdown delay
 }
 
+// CutOffReason is the reason of a task that ended because no server was reached.
+const CutOffReason = "no server was reached for as long as stop_on_client_after lets it run"
+
 // Spec is what a task's job says that matters here.
 type Spec struct {
 	JobType       string
@@ -285,6 +288,10 @@ func (s *step) exited(x *driver.Exit) {
 	case Running, Delaying, Stopping:
 	default:
 		return
+	}
+	if x.CutOff && s.Kill == nil { // the supervisor did what the agent could not
+		s.Kill, s.State.Again, s.Unfit = &Kill{Event: berth.EventCutOff, Reason: CutOffReason, NoDelay: true}, false, false
+		s.note(becauseEvent(berth.EventCutOff, s.now, CutOffReason))
 	}
 	s.note(terminatedEvent(s.now, x))
 	s.do(DoRelease{s.Launch})

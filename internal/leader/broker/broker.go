@@ -32,6 +32,7 @@ type Broker struct {
 	mu      sync.Mutex
 	queue   *Queue
 	blocked *Blocked
+	held    quarantines
 	changed chan struct{} // closed when something may be ready
 	poke    chan struct{} // wakes Run
 	closed  bool
@@ -51,7 +52,7 @@ type Broker struct {
 func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker {
 	return &Broker{
 		Logger: slog.Default(), term: term, store: store, log: log, limits: limits,
-		queue: NewQueue(limits), blocked: NewBlocked(),
+		queue: NewQueue(limits), blocked: NewBlocked(), held: quarantines{},
 		changed: make(chan struct{}), poke: make(chan struct{}, 1), recent: newRecent(),
 	}
 }
@@ -102,16 +103,25 @@ func (b *Broker) wake() {
 
 // rebuild fills the broker from a state. b.mu is held.
 func (b *Broker) rebuild(s *state.Snapshot) {
-	b.queue, b.blocked = NewQueue(b.limits), NewBlocked()
+	b.queue, b.blocked, b.held = NewQueue(b.limits), NewBlocked(), quarantines{}
 	b.paused = s.SchedulerConfig().PauseEvalBroker
 	now := time.Now()
 	for e := range s.OpenEvals(berth.EvalPending) {
-		b.queue.Add(e, now)
+		b.held.note(s, e)
+	}
+	for e := range s.OpenEvals(berth.EvalPending) {
+		b.add(s, e, now)
 	}
 	for e := range s.OpenEvals(berth.EvalBlocked) {
-		b.queue.Add(e, now) // what it waited for may have come between two terms
+		b.add(s, e, now) // what it waited for may have come between two terms
 	}
 	b.wake()
+}
+
+// add puts an evaluation in the queue. Those of a quarantined job wait. b.mu is
+// held.
+func (b *Broker) add(s *state.Snapshot, e *berth.Eval, now time.Time) {
+	b.queue.AddAfter(e, b.held.holds(s, e), now)
 }
 
 // follow processes all commits after at and returns the last.
@@ -146,18 +156,18 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 		if b.preempt {
 			b.preempt = false
 			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
-				b.queue.Add(e, now)
+				b.add(at.Snapshot, e, now)
 			}
 		}
 		// Evaluations of jobs that run on every node wait for one node each.
 		for id, r := range freedOn {
 			for _, e := range b.blocked.FreedOn(id, r, at.Snapshot.Index) {
-				b.queue.Add(e, now)
+				b.add(at.Snapshot, e, now)
 			}
 		}
 		for class, r := range freed {
 			for _, e := range b.blocked.Freed(class, r, at.Snapshot.Index) {
-				b.queue.Add(e, now)
+				b.add(at.Snapshot, e, now)
 			}
 		}
 		b.waitOn(at.Snapshot) // before the next commit, which may help them
@@ -182,6 +192,13 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		} else if e, ok := c.Old.(*berth.Eval); ok {
 			b.queue.Drop(e.ID)
 			b.blocked.Remove(e.ID)
+			b.held.forget(e)
+		}
+	case state.Jobs:
+		for _, row := range [2]any{c.Old, c.New} {
+			if j, ok := row.(*berth.Job); ok && len(b.held) > 0 {
+				b.lift(s, j.Key(), now)
+			}
 		}
 	case state.Nodes:
 		n, _ := c.New.(*berth.Node)
@@ -228,6 +245,7 @@ func sameForScheduling(a, b *berth.Node) bool {
 // eval takes over a change of an evaluation from old to e: it ends, waits for
 // capacity, or joins the queue.
 func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
+	b.held.note(s, e)
 	if e.Terminal() {
 		b.notify(b.recent.end(e))
 	}
@@ -240,19 +258,19 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 		for x := range s.OpenEvalsOf(e.Key(), berth.EvalBlocked) {
 			if x.ID != e.ID && b.blocked.missedSince(x.ID, e.SnapshotIndex) {
 				b.blocked.Remove(x.ID)
-				b.queue.Add(x, now)
+				b.add(s, x, now)
 			}
 		}
 	}
 	if e.Status != berth.EvalBlocked {
 		b.blocked.Remove(e.ID)
-		b.queue.Add(e, now)
+		b.add(s, e, now)
 		return
 	}
 	b.queue.Drop(e.ID)
 	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) || b.unready > e.SnapshotIndex && waitsInVain(s, e) {
 		b.blocked.Remove(e.ID)
-		b.queue.Add(e, now)
+		b.add(s, e, now)
 	}
 }
 
@@ -271,7 +289,7 @@ func (b *Broker) tick(now time.Time) (again time.Time) {
 	defer b.mu.Unlock()
 	due, again := b.blocked.Due(now)
 	for _, e := range due {
-		b.queue.Add(e, now)
+		b.add(b.store.Snapshot(), e, now)
 	}
 	if next := b.queue.Tick(now); again.IsZero() || !next.IsZero() && next.Before(again) {
 		again = next
@@ -292,7 +310,7 @@ func (b *Broker) waitOn(s *state.Snapshot) {
 		case b.queue.Busy(now.Key()):
 			b.blocked.Keep(now)
 		case !b.blocked.Add(now, time.Now().Add(b.limits.FollowUpAfter)): // the newer one is gone
-			b.queue.Add(now, time.Now())
+			b.add(s, now, time.Now())
 		}
 	}
 }
@@ -436,6 +454,6 @@ func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.queue.Stats()
-	s.Blocked = b.blocked.Len()
+	s.Blocked, s.Quarantined = b.blocked.Len(), len(b.held)
 	return s
 }

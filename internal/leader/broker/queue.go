@@ -86,7 +86,11 @@ func NewQueue(l Limits) *Queue {
 
 // Add puts an evaluation in the queue or updates one that is there. It removes
 // one that has ended.
-func (q *Queue) Add(e *berth.Eval, now time.Time) {
+func (q *Queue) Add(e *berth.Eval, now time.Time) { q.AddAfter(e, time.Time{}, now) }
+
+// AddAfter is Add for an evaluation that is not due before a time. An evaluation
+// that is in the queue already keeps its time.
+func (q *Queue) AddAfter(e *berth.Eval, after, now time.Time) {
 	it := q.items[e.ID]
 	switch {
 	case e.Terminal():
@@ -98,11 +102,23 @@ func (q *Queue) Add(e *berth.Eval, now time.Time) {
 	default:
 		it = &item{eval: e, priority: e.Priority, enqueued: now}
 		q.items[e.ID] = it
-		if due := time.Unix(0, e.WaitUntil); e.WaitUntil != 0 && due.After(now) {
+		due := after
+		if e.WaitUntil != 0 && time.Unix(0, e.WaitUntil).After(due) {
+			due = time.Unix(0, e.WaitUntil)
+		}
+		if due.After(now) {
 			it.state = itemDelayed
 			q.setTimer(it, due)
 			return
 		}
+		q.enqueue(it)
+	}
+}
+
+// Hasten makes an evaluation that waits for a time due at once.
+func (q *Queue) Hasten(id berth.EvalID) {
+	if it := q.items[id]; it != nil && it.state == itemDelayed {
+		q.stopTimer(it)
 		q.enqueue(it)
 	}
 }
@@ -407,6 +423,9 @@ type Stats struct {
 	Held    int
 	Delayed int
 	Blocked int
+	// Quarantined is the number of jobs that wait because deciding them takes
+	// too much work.
+	Quarantined int
 }
 
 // Stats counts the evaluations in the queue.

@@ -9,20 +9,29 @@ import (
 
 // affinities is a group's weighted preference for nodes.
 type affinities struct {
-	list   []berth.Affinity
+	list   []preference
+	work   *Budget
+	group  *berth.TaskGroup
 	total  float64   // sum of the weights, without their signs
 	unique bool      // an affinity depends on the node, not only on its class
 	scores []float64 // by class, where asked
 	asked  []bool    // by class: its score is known
 }
 
+// preference is one affinity.
+type preference struct {
+	check
+	weight float64
+}
+
 // newAffinities gathers the affinities of the job, the group and its tasks,
 // which all count the same.
-func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup) *affinities {
-	a := &affinities{}
+func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, work *Budget) *affinities {
+	a := &affinities{work: work, group: group}
 	add := func(list []berth.Affinity) {
 		for _, x := range list {
-			a.list = append(a.list, x)
+			c := berth.Constraint{LTarget: x.LTarget, RTarget: x.RTarget, Operand: x.Operand}
+			a.list = append(a.list, preference{check{Constraint: c}, float64(x.Weight)})
 			a.total += math.Abs(float64(x.Weight))
 			a.unique = a.unique || unique(x.LTarget) || unique(x.RTarget)
 		}
@@ -47,9 +56,9 @@ func (a *affinities) score(class uint32, n *berth.Node) float64 {
 		return a.scores[class]
 	}
 	sum := 0.0
-	for _, x := range a.list {
-		if holds(x.LTarget, x.Operand, x.RTarget, n) {
-			sum += float64(x.Weight)
+	for i := range a.list {
+		if x := &a.list[i]; x.holds(n, a.work, a.group) {
+			sum += x.weight
 		}
 	}
 	sum /= a.total

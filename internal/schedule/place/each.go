@@ -20,9 +20,10 @@ type Nodes struct {
 	filters []*filter // by group
 }
 
-// NewNodes returns the nodes of a snapshot for a job.
-func NewNodes(snap *state.Snapshot, job *berth.Job) *Nodes {
-	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, scratch: &scratch{}}
+// NewNodes returns the nodes of a snapshot for a job. The work counts for the
+// budget, which may be nil.
+func NewNodes(snap *state.Snapshot, job *berth.Job, work *Budget) *Nodes {
+	x, p := &Nodes{snap: snap}, &Placer{snap: snap, job: job, work: work, scratch: &scratch{}}
 	for _, g := range job.TaskGroups {
 		x.filters = append(x.filters, newFilter(p, g))
 	}
@@ -55,6 +56,7 @@ func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 
 func (x *Nodes) unmet(group int, n *berth.Node) verdict {
 	f := x.filters[group]
+	f.work.Spend(1)
 	if why := f.class(x.snap.Usage(n.Number).Class); why.kind != meetsAll || !f.perNode() {
 		return why
 	}
@@ -92,6 +94,7 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	short := map[string]berth.Shortage{}
 	for i := range list {
 		o := &list[i]
+		r.work.Spend(nodeSteps)
 		if r.filter.perNode() && r.filter.node(o.Node).kind != meetsAll {
 			continue
 		}

@@ -118,6 +118,7 @@ func bound(m *berth.AllocMetric, keep int) (size int) {
 }
 
 func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortage, n *berth.Node, u *fit.Usage) {
+	r.work.Spend(nodeSteps)
 	if r.job.NodePool == berth.AllNodePool || r.job.NodePool == n.NodePool {
 		m.NodesInPool++
 	}

@@ -19,9 +19,10 @@ type filter struct {
 	snap    *state.Snapshot
 	job     *berth.Job
 	group   *berth.TaskGroup
-	peers   []peer             // of the job, when the group's turn comes
-	byClass []berth.Constraint // of the job, the group and its tasks; equal for all nodes of a class
-	unique  []berth.Constraint // that must be checked on each node
+	peers   []peer // of the job, when the group's turn comes
+	work    *Budget
+	byClass []check // of the job, the group and its tasks; equal for all nodes of a class
+	unique  []check // that must be checked on each node
 	drivers []string
 	needs   *needs    // networks, volumes and device types; nil for most
 	index   uint32    // of the instance to place, where that matters
@@ -62,7 +63,7 @@ func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 // newFilter returns the filter of a group. It knows the instances that are
 // placed now; notePlaced keeps it up to date afterwards.
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
-	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, verdict: make([]verdict, p.snap.Classes())}
+	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, work: p.work, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)
 	f.addConstraints(p.job.Constraints, true)
 	f.addConstraints(group.Constraints, false)
@@ -87,9 +88,9 @@ func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 			f.distinct = append(f.distinct, f.newDistinct(c, ofJob))
 		default:
 			if unique(c.LTarget) || unique(c.RTarget) {
-				f.unique = append(f.unique, c)
+				f.unique = append(f.unique, check{Constraint: c})
 			} else {
-				f.byClass = append(f.byClass, c)
+				f.byClass = append(f.byClass, check{Constraint: c})
 			}
 		}
 	}
@@ -143,6 +144,7 @@ func (f *filter) check(n *berth.Node) verdict {
 	if n == nil {
 		return lacking("gone")
 	}
+	f.work.Spend(1 + len(f.job.Datacenters))
 	if why := f.otherDatacenter(n); why != "" {
 		return lacking(why)
 	}
@@ -154,8 +156,8 @@ func (f *filter) check(n *berth.Node) verdict {
 			return verdict{lacksDriver, why}
 		}
 	}
-	for _, c := range f.byClass {
-		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+	for i := range f.byClass {
+		if c := &f.byClass[i]; !c.holds(n, f.work, f.group) {
 			return lacking(c.String())
 		}
 	}
@@ -197,13 +199,14 @@ func unmetDriver(n *berth.Node, driver string) string {
 
 // node returns whether a node whose class meets all constraints can be used.
 func (f *filter) node(n *berth.Node) verdict {
+	f.work.Spend(1 + len(f.distinct))
 	if f.excludes != nil {
 		if why := f.excludes(n); why != "" {
 			return lacking(why)
 		}
 	}
-	for _, c := range f.unique {
-		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+	for i := range f.unique {
+		if c := &f.unique[i]; !c.holds(n, f.work, f.group) {
 			return lacking(c.String())
 		}
 	}
@@ -266,18 +269,22 @@ func Serves(j *berth.Job, n *berth.Node) bool {
 	return (j.NodePool == berth.AllNodePool || n.NodePool == j.NodePool) && inDatacenters(j.Datacenters, n.Datacenter)
 }
 
-// Feasible reports whether a node meets the constraints of a group, regardless
-// of free capacity. Constraints that keep allocations apart do not count: a
-// running allocation already meets them.
-func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *berth.Node) bool {
-	f := &filter{snap: snap, job: job, group: group}
+// Feasibility tells which nodes meet the constraints of a group, regardless of
+// free capacity. Constraints that keep allocations apart do not count: a running
+// allocation already meets them.
+type Feasibility struct{ filter *filter }
+
+// NewFeasibility returns the feasibility of nodes for a group of a job. Its work
+// counts for the budget, which may be nil.
+func NewFeasibility(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, work *Budget) Feasibility {
+	f := &filter{snap: snap, job: job, group: group, work: work}
 	if !perAlloc(group) { // a running instance already has its own volume
 		f.needs = needsOf(group)
 	}
 	keep := func(list []berth.Constraint) {
 		for _, c := range list {
 			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {
-				f.byClass = append(f.byClass, c)
+				f.byClass = append(f.byClass, check{Constraint: c})
 			}
 		}
 	}
@@ -287,5 +294,8 @@ func Feasible(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup, n *b
 		keep(t.Constraints)
 		f.drivers = append(f.drivers, t.Driver)
 	}
-	return f.check(n).kind == meetsAll
+	return Feasibility{f}
 }
+
+// Meets reports whether a node meets the constraints.
+func (f Feasibility) Meets(n *berth.Node) bool { return f.filter.check(n).kind == meetsAll }

@@ -29,6 +29,7 @@ type Placer struct {
 	config berth.SchedulerConfig // of the job's node pool
 	seed   uint64                // decides ties
 	starts map[uint32]uint       // by node number: placements so far, if they are limited
+	work   *Budget               // nil: as much as it takes
 	*scratch
 
 	leaving     map[berth.AllocID]bool // what the plan stops
@@ -68,6 +69,12 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 			p.peers = append(p.peers, peer{group: a.Group, index: a.Index, node: n})
 		}
 	}
+	return p
+}
+
+// Within makes the work of the placer count for a budget. It returns the placer.
+func (p *Placer) Within(work *Budget) *Placer {
+	p.work = work
 	return p
 }
 

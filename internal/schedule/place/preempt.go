@@ -91,6 +91,7 @@ func (p *Placer) findPreemptible() *preemptible {
 			continue
 		}
 		for a := range p.snap.AllocsOf(j.Key()) {
+			p.work.Spend(1)
 			if a.Job.UID != j.UID || p.leaving[a.ID] || p.snap.CannotPreempt(a, p.job) != "" {
 				continue // leftovers of an earlier job of that name are about to be stopped
 			}
@@ -178,6 +179,7 @@ func (r *round) preemption(number uint32) *preemption {
 	if n == nil || !u.Ready || r.filter.class(u.Class).kind != meetsAll || r.filter.perNode() && r.filter.node(n).kind != meetsAll {
 		return nil
 	}
+	r.work.Spend(1 + len(r.preemptible.byNode[number]))
 	gone := r.preemptible.victims(u, &r.request, r.preemptible.remaining(number))
 	if len(gone) == 0 {
 		return nil

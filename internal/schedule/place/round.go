@@ -42,7 +42,7 @@ func (p *Placer) round(number int) *round {
 	g := p.job.TaskGroups[number]
 	r := &round{
 		Placer: p, number: number, group: g, request: fit.RequestOf(g), filter: newFilter(p, g),
-		affinity: newAffinities(p.snap, p.job, g), spread: newSpreads(p, g),
+		affinity: newAffinities(p.snap, p.job, g, p.work), spread: newSpreads(p, g),
 	}
 	p.resetGroup()
 	r.fitness = newFitScorer(p.config.SchedulerAlgorithm, r.request.Ask)
@@ -106,6 +106,7 @@ func (r *round) scoreNodes() {
 	// If anything depends on the single node, all are scored one by one.
 	alone := len(r.filter.unique)+len(r.filter.distinct) > 0 || r.filter.excludes != nil || r.affinity.unique || r.spread != nil && r.spread.unique || r.request.HasNamed()
 	for first, run := range r.snap.UsageColumns() {
+		r.work.Spend(len(run))
 		for i := range run {
 			u := &run[i]
 			if !u.Ready {
@@ -182,10 +183,21 @@ func (r *round) classify(c *classView, class, number uint32) {
 	}
 }
 
+// What is counted for work that depends on a single node or instance, in steps.
+const (
+	nodeSteps  = 2  // scoring a node by itself
+	pickSteps  = 16 // picking its cores and devices
+	placeSteps = 8  // placing an instance
+)
+
 // scoreNode scores a node that its class does not represent: because of a
 // constraint or preference that depends on the node, or of what is already
 // placed there.
 func (r *round) scoreNode(number uint32) {
+	r.work.Spend(nodeSteps)
+	if r.request.HasNamed() {
+		r.work.Spend(pickSteps)
+	}
 	u := r.usage(number)
 	if !r.request.Fits(u) || r.filter.perNode() && r.filter.node(r.snap.NodeByNumber(number)).kind != meetsAll {
 		return
@@ -257,6 +269,7 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 	r.peers = slices.Grow(r.peers, len(instances))
 	for i := range instances {
 		in := &instances[i]
+		r.work.Spend(placeSteps)
 		number, p, ok := r.take(in.Avoid)
 		var victims []*berth.Alloc
 		if !ok {
@@ -383,6 +396,7 @@ func (r *round) put(in *Instance, number uint32, p parts, victims []*berth.Alloc
 	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
 	r.filter.notePlaced(n)
 	if r.spread != nil {
+		r.work.Spend(1 + len(r.spread.combos)/16)
 		r.spread.add(r.spread.comboOn(u.Class, n), r.fixBuckets)
 	}
 	r.putBack(number)

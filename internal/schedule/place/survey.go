@@ -59,14 +59,15 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 		}
 	}
 	// All are listed, where placing stops at the first.
-	for _, c := range f.byClass {
-		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+	f.work.Spend(1)
+	for i := range f.byClass {
+		if c := &f.byClass[i]; !c.holds(n, f.work, f.group) {
 			out = append(out, c.String())
 		}
 	}
 	out = append(out, f.needs.lacking(n, f.index)...)
-	for _, c := range f.unique {
-		if !holds(c.LTarget, c.Operand, c.RTarget, n) {
+	for i := range f.unique {
+		if c := &f.unique[i]; !c.holds(n, f.work, f.group) {
 			out = append(out, c.String())
 		}
 	}

@@ -16,10 +16,14 @@ import (
 
 // lost reports whether an allocation is given up with its node: the node is
 // gone or down, or it is disconnected and the allocation is not, or no longer,
-// waited for.
+// waited for. One that stops by itself, because its agent reaches no server, is
+// not lost before it has certainly stopped: package fence has the job evaluated
+// then.
 func (r *reconciler) lost(a *berth.Alloc) bool {
 	n := r.Node(a.NodeID)
 	switch {
+	case r.Job != nil && state.FencedUntil(a, n).After(r.Now):
+		return false
 	case n == nil || n.Status == berth.NodeDown:
 		return true
 	case n.Status != berth.NodeDisconnected:
@@ -34,7 +38,7 @@ func (r *reconciler) lost(a *berth.Alloc) bool {
 
 // disconnected reports whether an allocation that should run is waited for.
 func (r *reconciler) disconnected(a *berth.Alloc) bool {
-	if !a.Live() || r.lost(a) {
+	if !a.Live() || r.lost(a) || state.FencedUntil(a, r.Node(a.NodeID)).After(r.Now) {
 		return false
 	}
 	if a.Client == berth.ClientUnknown { // its node may be back, but its state was not reported yet

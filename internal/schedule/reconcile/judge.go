@@ -1,6 +1,9 @@
 package reconcile
 
-import "berth"
+import (
+	"berth"
+	"berth/internal/state"
+)
 
 // group is one group of the job's newest version, with what was found out about
 // it.
@@ -212,7 +215,7 @@ const (
 // decides: what is over comes before what the node's state makes of it.
 func (g *group) fate(a *berth.Alloc) fate {
 	switch {
-	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch:
+	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch && !state.CutOff(a):
 		if g.differs(a, g.spec) {
 			return gone
 		}

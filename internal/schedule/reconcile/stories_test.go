@@ -19,14 +19,15 @@ import (
 //
 //	v0 count=2 task.Env={"A":"1"}     a version of the job, see statetest.JobOf
 //	v1 count=3                        the next; the last one is the job. Beside what statetest.JobOf says:
-//	                                  disconnect="lost_after=1h replace=false reconcile=keep_original"
+//	                                  disconnect="lost_after=1h replace=false reconcile=keep_original stop=30s"
 //	                                  update="max_parallel=2 canary=1 auto_promote"
 //	job stopped | purged | anew       or the job of the name is another one now
 //	a1 g[0] v0 running n1 …           an allocation: its name, version, client status and node;
 //	                                  stop="why" followup=e2 ended=-30s ran=1h next=a2 orphaned
 //	                                  migrate reschedule force unknown=-5m score=0.5 since=-1h
 //	                                  dep=d1 canary healthy unhealthy
-//	node n1 down | gone | disconnected | draining   what is not said is ready
+//	                                  cutoff: it stopped because no server was reached
+//	node n1 down | gone | disconnected | draining   what is not said is ready; since=-30s for its status
 //	deployment d1 v1 running canaries=1 promoted    the newest; of a version; running, paused, failed or successful
 //	infeasible n1                     the node does not meet the job's conditions any more
 //	replaced g[0] streak=2 at=-1h,-5m earlier reschedules
@@ -66,6 +67,7 @@ type world struct {
 	job        string // "", stopped, purged or anew
 	allocs     map[berth.AllocID]*berth.Alloc
 	nodes      map[berth.NodeID]string
+	silent     map[berth.NodeID]time.Time // since when its node has its status
 	infeasible map[berth.NodeID]bool
 	replaced   map[instance]history
 	eval       berth.EvalID
@@ -75,7 +77,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		t: t, allocs: map[berth.AllocID]*berth.Alloc{}, nodes: map[berth.NodeID]string{}, infeasible: map[berth.NodeID]bool{},
+		t: t, allocs: map[berth.AllocID]*berth.Alloc{}, nodes: map[berth.NodeID]string{}, silent: map[berth.NodeID]time.Time{}, infeasible: map[berth.NodeID]bool{},
 		replaced: map[instance]history{}, eval: statetest.ID[berth.Eval](1), waiting: map[berth.EvalID]bool{},
 	}
 }
@@ -86,6 +88,7 @@ func (w *world) line(l *statetest.Line) {
 		w.job = l.Word(0)
 	case l.Verb == "node":
 		w.nodes[w.node(l.Word(0))] = l.Word(1)
+		w.silent[w.node(l.Word(0))] = noon.Add(l.Duration(w.t, "since", 0))
 	case l.Verb == "infeasible":
 		w.infeasible[w.node(l.Word(0))] = true
 	case l.Verb == "eval":
@@ -140,6 +143,9 @@ func disconnectOf(t *testing.T, text string) *berth.DisconnectStrategy {
 	l := statetest.Lines(t, "disconnect "+text)[0]
 	d := &berth.DisconnectStrategy{
 		LostAfter: l.Duration(t, "lost_after", 0), Replace: l.Text("replace", "true") == "true", Reconcile: l.Text("reconcile", berth.KeepBestScore),
+	}
+	if stop := l.Duration(t, "stop", 0); stop > 0 {
+		d.StopOnClientAfter = &stop
 	}
 	l.Done(t)
 	return d
@@ -211,6 +217,11 @@ func (w *world) alloc(l *statetest.Line) {
 			State: berth.TaskDead, Failed: true, StartedAt: ended.Add(-ran), FinishedAt: ended,
 		}})
 	}
+	if l.Has("cutoff") {
+		a.Tasks = state.PackTaskStates(map[string]*berth.TaskState{"task": {
+			State: berth.TaskDead, FinishedAt: ended, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventCutOff, ended)},
+		}})
+	}
 	if since := l.Duration(w.t, "since", 0); since < 0 {
 		a.Tasks = state.PackTaskStates(map[string]*berth.TaskState{"task": {State: berth.TaskRunning, StartedAt: noon.Add(since)}})
 	}
@@ -274,7 +285,7 @@ func (w *world) input() reconcile.Input {
 			if status == "draining" {
 				return &berth.Node{ID: n, Status: berth.NodeReady, SchedulingEligibility: berth.NodeIneligible, DrainStrategy: &berth.DrainStrategy{}}
 			}
-			return &berth.Node{ID: n, Status: status}
+			return &berth.Node{ID: n, Status: status, StatusUpdatedAt: w.silent[n].Unix()}
 		},
 		Feasible: func(_ int, n *berth.Node) bool { return !w.infeasible[n.ID] },
 		Replaced: func(group string, index uint32) (int, []berth.RescheduleEvent) {

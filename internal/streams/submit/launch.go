@@ -132,7 +132,7 @@ func relaunchReason(a *berth.Alloc, p berth.PEPolicy) string {
 	switch {
 	case a.Live():
 		return ""
-	case a.Client == berth.ClientLost, m.StopReason == berth.StopNodeLost, m.StopReason == berth.StopAway:
+	case a.Client == berth.ClientLost, m.StopReason == berth.StopNodeLost, m.StopReason == berth.StopAway, state.CutOff(a):
 		return whyLost
 	case a.Desired == berth.DesiredEvict:
 		return whyPreempted
@@ -187,12 +187,15 @@ func (l *jobStep) ensureEvaluation() bool {
 	return true
 }
 
-// evaluate creates an evaluation of the job, unless one is pending or a blocked
-// one was decided on a state not older than the index.
+// evaluate creates an evaluation of the job, unless one is due or a blocked one
+// was decided on a state not older than the index.
 func (l *jobStep) evaluate(trigger string, cause berth.Cause, since uint64) {
 	for _, status := range [2]string{berth.EvalPending, berth.EvalBlocked} {
 		for e := range l.snap.OpenEvalsOf(l.row.Key, status) {
-			if e.JobUID == l.row.UID && (status == berth.EvalPending || e.SnapshotIndex >= since) {
+			if e.JobUID != l.row.UID || e.WaitUntil > l.now.UnixNano() { // it waits for something else
+				continue
+			}
+			if status == berth.EvalPending || e.SnapshotIndex >= since {
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/internal/leader"
+	"berth/internal/leader/fence"
 	"berth/internal/leader/finalize"
 	"berth/internal/schedule"
 	"berth/internal/state"
@@ -24,6 +25,7 @@ type world struct {
 	log    *statetest.Log
 	ctrl   *submit.Controller
 	final  *finalize.Controller
+	fence  *fence.Controller
 	now    time.Time
 	ids    int
 	did    []string // what the controllers did
@@ -44,7 +46,8 @@ func newWorld(t testing.TB, nodes int, change ...func(*berth.Node)) *world {
 // term begins a term: the controllers know nothing.
 func (w *world) term() {
 	w.do(&state.BeginTerm{Term: w.tip().Term + 1})
-	w.ctrl, w.final = submit.New([32]byte{byte(w.tip().Term)}), finalize.New([32]byte{byte(w.tip().Term)})
+	seed, other := [32]byte{byte(w.tip().Term)}, [32]byte{byte(w.tip().Term), 1}
+	w.ctrl, w.final, w.fence = submit.New(seed), finalize.New(seed), fence.New(other)
 }
 
 func (w *world) tip() *state.Snapshot { return w.log.Tip() }
@@ -128,7 +131,7 @@ func short(s *state.Snapshot, c state.Command) string {
 func (w *world) step() bool {
 	w.Helper()
 	any := false
-	for _, c := range []leader.Controller{w.ctrl, w.final} {
+	for _, c := range []leader.Controller{w.ctrl, w.final, w.fence} {
 		snap := w.tip()
 		do, _ := c.Step(snap, w.now)
 		leader.Stamp(snap.Term, do...)
@@ -196,7 +199,7 @@ func (w *world) agents() (any bool) {
 		if !a.Wanted() {
 			status = berth.ClientComplete
 		}
-		if a.Ended() || a.Client == status {
+		if a.Ended() || a.Client == status || w.tip().Node(a.NodeID).Status == berth.NodeDown {
 			continue
 		}
 		c := byNode[a.NodeID]

@@ -118,7 +118,8 @@ func plan(t *driver.Task) (*supervise.Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &supervise.Start{Command: path, Args: args, Env: t.Env, Dir: dir, User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores}, nil
+	return &supervise.Start{Command: path, Args: args, Env: t.Env, Dir: dir, User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores,
+		Until: supervise.BootTime(t.RunUntil), KillSignal: int(t.KillSignal), KillTimeout: t.Grace}, nil
 }
 
 // lookup finds the command: an absolute path is the host's, another one is
