@@ -52,7 +52,10 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 		if err := doc.read(ctx, file, o); err != nil {
 			return err
 		}
-		job, err = admit.DecodeJob(doc.tree, doc.source)
+		job, err = admit.DecodeJobContext(ctx, doc.tree, doc.source)
+		if ctx.Err() != nil {
+			return exhausted{what: cancelled, cause: context.Cause(ctx)}.err()
+		}
 		doc.problems.adopt(err, file.Name, doc.place)
 		return nil
 	})
@@ -107,7 +110,7 @@ func (d *document) read(ctx context.Context, file File, o Options) error {
 		return err
 	}
 	if isJSON(file.Text) {
-		return d.readJSON(file, o)
+		return d.readJSON(ctx, file, o)
 	}
 	return d.readHCL(&meter{ctx: ctx}, file, o)
 }
@@ -122,8 +125,8 @@ func isJSON(text []byte) bool {
 // readJSON reads a job in the API's form, with or without the outer "Job". The
 // error is for text that is not JSON; other faults become problems. With
 // o.Strict, variables are a problem too, as JSON has none.
-func (d *document) readJSON(file File, o Options) error {
-	tree, err := decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff")))
+func (d *document) readJSON(ctx context.Context, file File, o Options) error {
+	tree, err := decode.ParseJSONContext(ctx, bytes.TrimPrefix(file.Text, []byte("\ufeff")))
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
 	}
@@ -165,6 +168,7 @@ func (d *document) readHCL(m *meter, file File, o Options) error {
 	if !ok {
 		return d.problems.err()
 	}
+	m.check() // the parser of the library cannot be stopped
 	top := sortTop(body, file, &d.problems)
 	s := newScope(m, &d.problems, o.Files)
 	s.declare(top)

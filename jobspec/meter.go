@@ -68,8 +68,17 @@ func (m *meter) step(n int) {
 	if m.steps > maxSteps {
 		m.fail("the expressions of the file take more than %d steps", maxSteps)
 	}
-	if before>>12 != m.steps>>12 && m.ctx.Err() != nil {
-		m.end(exhausted{rng: m.blame, what: "parsing was cancelled", cause: context.Cause(m.ctx)})
+	if before>>12 != m.steps>>12 {
+		m.check()
+	}
+}
+
+const cancelled = "parsing was cancelled"
+
+// check ends the parse if its context has ended.
+func (m *meter) check() {
+	if m.ctx.Err() != nil {
+		m.end(exhausted{rng: m.blame, what: cancelled, cause: context.Cause(m.ctx)})
 	}
 }
 

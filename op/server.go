@@ -25,6 +25,19 @@ type LogPosition struct {
 	LastTerm, LastIndex uint64
 }
 
+// Ballot is what a server tells the others about its state, so that they can
+// find out together which server's state is wrong.
+type Ballot struct {
+	Server   string        // ID
+	Hashes   []CheckedHash // of its state at the newest checks, oldest first
+	Applied  uint64        // the last entry of the Raft log that it applied since its start, or skipped as void
+	Disputed uint64        // the entry that it cannot apply; 0 if none
+	Void     []uint64      // entries that a majority could not apply, the newest
+}
+
+// CheckedHash is the hash of a state at the index of a check.
+type CheckedHash struct{ Index, Hash uint64 }
+
 // NodeID names a node.
 type NodeID struct{ NodeID berth.NodeID }
 
@@ -99,6 +112,7 @@ var (
 	ReadIndex       = define[Nothing, Safe]("raft.read_index", "", "Raft.ReadIndex", acl.Server, acl.NoSpace, servers)
 	ReadBootstrap   = define[Nothing, BootstrapStatus]("status.bootstrapped", "", "Status.Bootstrapped", acl.Server, acl.NoSpace, servers)
 	ReadLogPosition = define[Nothing, LogPosition]("status.raft_stats", "", "Status.RaftStats", acl.Server, acl.NoSpace, servers)
+	ExchangeBallots = define[Ballot, Ballot]("status.ballot", "", "Status.Ballot", acl.Server, acl.NoSpace, servers)
 
 	NodeConnected = define[NodeID, Connected]("node.connected", "", "Node.Connected", acl.Server, acl.NoSpace, servers)
 	RelayCall     = define[Relay, Relayed]("node.relay", "", "Node.Relay", acl.Server, acl.NoSpace, servers)

@@ -8,6 +8,7 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 
 	"berth"
@@ -31,9 +32,23 @@ const (
 // each task, starting from its group. So a block that only sets attempts = 5
 // inherits everything else from its parent.
 func DecodeJob(tree decode.Tree, from Source) (*berth.Job, error) {
+	return DecodeJobContext(context.Background(), tree, from)
+}
+
+// DecodeJobContext is DecodeJob that stops with the cause of ctx when ctx ends.
+func DecodeJobContext(ctx context.Context, tree decode.Tree, from Source) (*berth.Job, error) {
 	d := newDecoder(from)
+	d.Context = ctx
 	j := d.job(tree)
-	d.Problems = append(d.Problems, Validate(j)...)
+	c := checker{ctx: ctx}
+	if ctx.Err() == nil {
+		c.job(j)
+	}
+	// What was found until then is not all of it.
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	d.Problems = append(d.Problems, c.problems...)
 	if err := d.Problems.Err(); err != nil {
 		return nil, err
 	}
@@ -53,15 +68,25 @@ func ParseJob(text []byte) (*berth.Job, error) {
 // Blocks that belong to jobs start with the defaults that they have in a job.
 // See [decode.Decoder.Fill].
 func Fill(dst any, src decode.Tree, path string) berth.Problems {
+	ps, _ := FillContext(context.Background(), dst, src, path)
+	return ps
+}
+
+// FillContext is Fill that stops with the cause of ctx when ctx ends.
+func FillContext(ctx context.Context, dst any, src decode.Tree, path string) (berth.Problems, error) {
 	d := newDecoder(FromJSON)
+	d.Context = ctx
 	d.Fill(dst, src, path)
-	return d.Problems
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return d.Problems, nil
 }
 
 // Validate returns all problems of a complete job, each with its path. Fields
 // that are not supported are problems too.
 func Validate(j *berth.Job) berth.Problems {
-	c := checker{}
+	c := checker{ctx: context.Background()}
 	c.job(j)
 	return c.problems
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	MaxConditions  = 200     // constraints, or affinities, in one job, group or task
 	MaxPorts       = 200     // in a group
 	MaxRegexpLen   = 1000    // bytes
+	maxEntries     = 10_000  // of one env or meta block
 	MaxValueLen    = 4096    // bytes of a condition's attribute or value
 	maxMemoryMB    = 1 << 30 // a pebibyte
 	maxDiskMB      = 1 << 40
@@ -33,7 +35,8 @@ const (
 // checker collects the problems of a job.
 type checker struct {
 	problems berth.Problems
-	ofDevice bool // checking the conditions of a device request
+	ofDevice bool            // checking the conditions of a device request
+	ctx      context.Context // when it ends, the rest of the groups is not checked
 }
 
 // addf notes a problem at a path such as "job.group[web].count".
@@ -136,4 +139,8 @@ func (c *checker) duplicates(at string, n int, name func(int) string) {
 }
 
 // strings checks the keys and values of meta, tags and the like.
-func (c *checker) strings(at string, m map[string]string) { c.problems.CheckMeta(at, m) }
+func (c *checker) strings(at string, m map[string]string) {
+	if c.atMost(at, entriesLimit, len(m), "entries") {
+		c.problems.CheckMeta(at, m)
+	}
+}

@@ -115,6 +115,9 @@ func (c *checker) job(j *berth.Job) {
 	}
 	c.duplicates(at+".group", len(j.TaskGroups), func(i int) string { return j.TaskGroups[i].Name })
 	for _, g := range j.TaskGroups {
+		if c.ctx.Err() != nil {
+			return
+		}
 		c.group(fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64)), j, g)
 	}
 	c.stream(at, j)

@@ -21,6 +21,7 @@ var (
 	tagsLimit     = sizeLimit("tags_per_service", "Tags of a service", berth.MaxServiceTags)
 	checksLimit   = sizeLimit("checks_per_service", "Checks of a service", MaxServiceChecks)
 	headersLimit  = sizeLimit("headers_per_check", "Headers of a check", maxCheckHeaders)
+	entriesLimit  = sizeLimit("entries_per_map", "Entries of an env block or of a meta block", maxEntries)
 	tokensLimit   = sizeLimit("names_per_placement", "Names in a placement of a stream group, tags or hosts of a pool", maxTokens)
 )
 

@@ -47,6 +47,9 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.driver(at, t)
 	c.line(at+".user", t.User, berth.MaxNameLen)
 	c.strings(at+".meta", t.Meta)
+	if !c.atMost(at+".env", entriesLimit, len(t.Env), "entries") {
+		return
+	}
 	for _, k := range slices.Sorted(maps.Keys(t.Env)) {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(t.Env[k], 0) || !utf8.ValidString(k+t.Env[k]) {
 			c.addf(at+".env", "%q is not a valid environment variable, or its value is not valid", berth.Clip(k, 64))

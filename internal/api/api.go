@@ -118,6 +118,7 @@ type Server struct {
 	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
+	intake  *intake    // requests with a body in progress
 	waiting waiting    // blocking queries and streams in progress
 	hashing sync.Mutex // held while a state is hashed: one at a time is enough work
 }
@@ -167,7 +168,7 @@ func empty(c Config) *Server {
 	}
 	return &Server{
 		Config: c, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
-		waiting: waiting{count: map[string]int{}},
+		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
 	}
 }
 

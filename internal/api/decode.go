@@ -1,9 +1,8 @@
 package api
 
 import (
+	"context"
 	"encoding"
-	"errors"
-	"io"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -61,11 +60,11 @@ func tokenOf(in any) string {
 }
 
 // decodeRequest fills the empty input of an operation from a request.
-func decodeRequest(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info) error {
+func decodeRequest(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info, s *share) error {
 	if info.IsRead() {
 		return decodeQuery(in, r, path)
 	}
-	return decodeBody(in, w, r, path, info)
+	return decodeWrite(in, w, r, path, info, s)
 }
 
 // decodeQuery fills the input of a read from path, parameters and headers.
@@ -107,20 +106,17 @@ func decodeQuery(in any, r *http.Request, path values) error {
 	return ps.Err()
 }
 
-// decodeBody fills the input of a write from its body, path and parameters.
-func decodeBody(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info) error {
+// decodeWrite fills the input of a write from its body, path and parameters.
+func decodeWrite(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info, s *share) error {
 	var ps berth.Problems
 	if !info.Bytes && (info.Method != http.MethodDelete || info.Body) {
-		tree, err := readJSON(w, r, info.MaxBody)
+		text, err := s.read(w, r, info)
 		if err != nil {
 			return err
 		}
-		// Some inputs take other shapes of JSON as well, which older clients
-		// send.
-		if s, ok := in.(interface{ Shape(decode.Tree) decode.Tree }); ok {
-			tree = s.Shape(tree)
+		if ps, err = decodeBody(r.Context(), in, text); err != nil {
+			return err
 		}
-		ps = admit.Fill(in, tree, "body")
 	}
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)
 	opts := writeOf(in)
@@ -140,28 +136,21 @@ func decodeBody(in any, w http.ResponseWriter, r *http.Request, path values, inf
 	return ps.Err()
 }
 
-// readJSON reads a body of at most that many bytes. No body is an empty object.
-func readJSON(w http.ResponseWriter, r *http.Request, most int64) (decode.Tree, error) {
-	data, err := readBody(w, r, most)
-	if err != nil {
-		return nil, err
-	}
-	if len(data) == 0 {
-		return decode.Tree{}, nil
-	}
-	return decode.ParseJSON(data)
-}
-
-// readBody reads a body of at most that many bytes.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, berth.Errorf(berth.TooLarge, "the body is larger than %d bytes", most)
+// decodeBody fills an input from the text of a body and returns its problems. No
+// body is an empty object.
+func decodeBody(ctx context.Context, in any, text []byte) (berth.Problems, error) {
+	tree := decode.Tree{}
+	if len(text) > 0 {
+		var err error
+		if tree, err = decode.ParseJSONContext(ctx, text); err != nil {
+			return nil, err
 		}
-		return nil, berth.Errorf(berth.Invalid, "cannot read the body: %w", err)
 	}
-	return data, nil
+	// Some inputs take other shapes of JSON as well, which older clients send.
+	if s, ok := in.(interface{ Shape(decode.Tree) decode.Tree }); ok {
+		tree = s.Shape(tree)
+	}
+	return admit.FillContext(ctx, in, tree, "body")
 }
 
 // params fills fields from the path, and those with a query tag from the

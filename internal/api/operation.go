@@ -84,7 +84,9 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 	if info.Path != "" {
 		s.routes.add(info, func(w http.ResponseWriter, r *http.Request, path values) {
 			in := x.input()
-			err := decodeRequest(in, w, r, path, info)
+			share := s.intake.share(r.RemoteAddr)
+			defer share.end()
+			err := decodeRequest(in, w, r, path, info, share)
 			if err == nil {
 				err = s.serveHTTP(w, r, x, in)
 			}
@@ -308,6 +310,14 @@ const maxAnswer = 32 << 20
 // forwarded answers as Forwarded does, with an error that the other server gets
 // as a Failure.
 func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*op.Answer, error) {
+	share := s.intake.share(r.Remote)
+	defer share.end()
+	// What agents call for themselves must not wait behind users.
+	if x := s.operations[r.Name]; x != nil && !x.info.IsRead() && !r.RPC {
+		if err := share.decoding(ctx, x.info, int64(len(r.In))); err != nil {
+			return nil, err
+		}
+	}
 	x, who, in, err := s.received(r, agent)
 	if err != nil {
 		return nil, err

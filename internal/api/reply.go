@@ -36,7 +36,8 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		s.Logger.Error("a request failed", "error", err)
 	}
 	op.SetError(w.Header(), err)
-	if berth.CodeOf(err) == berth.CodeDeleting {
+	// Nothing was done, and soon it may be possible.
+	if berth.CodeOf(err) == berth.CodeDeleting || code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -73,7 +73,7 @@ func (p *patient) Write(b []byte) (int, error) {
 
 // writeSnapshot replaces the state of the cluster by that of a snapshot.
 func (s *Server) writeSnapshot(ctx context.Context, who Caller, in *op.RestoreSnapshot, x *exchange) error {
-	if _, _, err := s.admitWrite(op.WriteSnapshot.Info, who, in.Opts()); err != nil {
+	if _, _, err := s.admitWrite(ctx, op.WriteSnapshot.Info, who, in.Opts()); err != nil {
 		return err
 	}
 	if s.Operator == nil {

@@ -27,6 +27,9 @@ type Write struct {
 	named     string // the namespace that the request names, "" if it names none
 	authorize func(Caller, acl.Capability, string) error
 	phases    phases // what the leader knows of evaluations
+	// ctx ends when the caller leaves. Only decoding, which can take long, looks
+	// at it; a decision does not depend on it.
+	ctx context.Context
 }
 
 // Space returns the namespace that the request is about.
@@ -132,7 +135,7 @@ func unchanged[Out any](out Out) Change[Out] {
 func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, decide func(*Write, *In) (Change[Out], error)) (out Out, index uint64, err error) {
 	// The handler decides from a committed state. Apply checks its conditions
 	// again, in the state that the command meets.
-	w, leader, err := s.admitWrite(info, who, opts)
+	w, leader, err := s.admitWrite(ctx, info, who, opts)
 	if err != nil {
 		return out, 0, err
 	}
@@ -185,11 +188,12 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 
 // admitWrite checks that this server may make a write, and for this caller. It
 // returns what the handler decides from, and the log for its commands.
-func (s *Server) admitWrite(info *op.Info, who Caller, opts *op.Write) (*Write, Leader, error) {
+func (s *Server) admitWrite(ctx context.Context, info *op.Info, who Caller, opts *op.Write) (*Write, Leader, error) {
 	if err := s.region(opts.Region); err != nil {
 		return nil, nil, err
 	}
 	w := &Write{
+		ctx:    ctx,
 		Region: s.Region, Options: *opts, Caller: who, Now: time.Now(), Rand: s.Rand, named: opts.Namespace, authorize: s.Authorize,
 	}
 	if w.named == "" {
@@ -278,7 +282,7 @@ func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out],
 // for a request.
 func effect[In, Out any](s *Server, o op.Op[In, Out], f func(context.Context, *Write, *In) (Out, error)) {
 	onLeader(s, o, func(ctx context.Context, who Caller, opts *op.Write, in *In) (out Out, _ uint64, err error) {
-		w, leader, err := s.admitWrite(o.Info, who, opts)
+		w, leader, err := s.admitWrite(ctx, o.Info, who, opts)
 		if err == nil {
 			err = confirm(ctx, leader) // before anything is done by the state that f gets
 		}

@@ -81,6 +81,7 @@ func TestWriteHandlers(t *testing.T) {
 			hash := snap.Hash()
 			w := func() *Write {
 				w := &Write{
+					ctx:      t.Context(),
 					Snapshot: snap, Region: "global", Options: op.Write{Namespace: berth.DefaultNamespace}, Now: now,
 					Rand: rand.NewChaCha8([32]byte{byte(snap.Index)}), authorize: func(Caller, acl.Capability, string) error { return nil },
 				}

@@ -102,6 +102,7 @@ func operatorCommands() []*command {
 		operatorAutopilotHealthCommand(),
 		operatorAutopilotSetCommand(),
 		operatorRaftListCommand(),
+		operatorRaftRecoverCommand(),
 		operatorRaftRemoveCommand(),
 		operatorRaftTransferCommand(),
 		operatorSchedulerGetCommand(),

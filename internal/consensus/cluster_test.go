@@ -19,6 +19,7 @@ import (
 	"berth/internal/invariant"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/op"
 
 	"github.com/hashicorp/raft"
 )
@@ -73,6 +74,9 @@ func (c *cluster) start(id string) *member {
 	conf := consensus.Config{
 		Dir: filepath.Join(c.dir, id), ID: id, Transport: c.net.Transport(id), SnapshotEvery: 100,
 		Logger: slog.New(slog.DiscardHandler),
+		Exchange: func(ctx context.Context, with consensus.Peer, own op.Ballot) (op.Ballot, error) {
+			return c.exchange(ctx, id, with, own)
+		},
 	}
 	if c.edit != nil {
 		c.edit(&conf)
@@ -96,6 +100,21 @@ func (c *cluster) start(id string) *member {
 	defer c.mu.Unlock()
 	c.servers[id] = m
 	return m
+}
+
+// exchange carries ballots between two servers over the network.
+func (c *cluster) exchange(ctx context.Context, from string, with consensus.Peer, own op.Ballot) (op.Ballot, error) {
+	if !c.net.Connected(from, with.ID) || !c.net.Connected(with.ID, from) {
+		<-ctx.Done()
+		return op.Ballot{}, ctx.Err()
+	}
+	c.mu.Lock()
+	m := c.servers[with.ID]
+	c.mu.Unlock()
+	if m == nil {
+		return op.Ballot{}, errors.New("the server is down")
+	}
+	return m.Exchange(own), nil
 }
 
 func (m *member) lead(t *consensus.Term) {
@@ -301,3 +320,15 @@ func (c *cluster) leadersFor(d time.Duration) map[string]bool {
 	}
 	return seen
 }
+
+func (c *cluster) others(id string) (out []string) {
+	for _, x := range c.running() {
+		if x != id {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// folder returns the data directory of a server.
+func (c *cluster) folder(id string) string { return filepath.Join(c.dir, id) }

@@ -2,7 +2,6 @@ package consensus
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"berth/internal/state"
@@ -10,19 +9,25 @@ import (
 
 // Servers compare their states. The leader proposes a check now and then
 // (state.CheckHash), and every server hashes its state at that log entry,
-// without delaying later entries. The next check carries the leader's hash at
-// the one before. docs/decisions/0006-state-hash.md gives the reasons.
+// without delaying later entries. Then the servers tell each other their
+// hashes and the majority counts: see vote.go.
+// docs/decisions/0006-state-hash.md gives the reasons.
 
-// compareEvery is how often the leader proposes a check.
-const compareEvery = 10 * time.Minute
+// compareEvery is how often the leader proposes a check, and compareFirst how
+// long after the begin of its term at the latest: a leader whose state is wrong
+// must not lead for long.
+const (
+	compareEvery = 10 * time.Minute
+	compareFirst = time.Minute
+)
 
 // comparer hashes the state at each check. The fsm passes the states on and
-// never waits: a check that comes while earlier ones are still being hashed is
-// skipped, which costs one comparison.
+// never waits: if a check comes while earlier ones are still being hashed, the
+// oldest of them is skipped, which costs one comparison.
 type comparer struct {
 	checks chan checked
-	done   chan state.Check // the newest: Index, and Hash there; holds one
-	differ func(error)
+	done   chan state.Check  // the newest: Index, and Hash there; holds one
+	hashed func(state.Check) // told of each
 }
 
 // checked is a check and the state after its log entry. Entries are the same on
@@ -32,37 +37,40 @@ type checked struct {
 	snap  *state.Snapshot
 }
 
-// newComparer returns a comparer that calls differ when this server's state
-// does not have the checksum that the leader logged. Its channels hold a few
-// checks, so that applying the log does not wait for a checksum.
-func newComparer(differ func(error)) *comparer {
-	return &comparer{checks: make(chan checked, 4), done: make(chan state.Check, 1), differ: differ}
+// newComparer returns a comparer that calls hashed with the hash of this
+// server's state at each check. Its channels hold a few checks, so that
+// applying the log does not wait for a hash.
+func newComparer(hashed func(state.Check)) *comparer {
+	return &comparer{checks: make(chan checked, 4), done: make(chan state.Check, 1), hashed: hashed}
 }
 
-// note passes on the state after an entry, if the entry was a check.
+// note passes on the state after an entry, if the entry was a check. Only the
+// fsm calls it.
 func (c *comparer) note(before, after *state.Snapshot) {
 	check := after.Check()
 	if check == nil || check == before.Check() {
 		return
 	}
-	select {
-	case c.checks <- checked{*check, after}:
-	default:
+	for {
+		select {
+		case c.checks <- checked{*check, after}:
+			return
+		default:
+		}
+		select { // full: the newest matters most
+		case <-c.checks:
+		default:
+		}
 	}
 }
 
-// run hashes and compares until ctx ends.
+// run hashes until ctx ends.
 func (c *comparer) run(ctx context.Context) {
-	var own state.Check
 	for {
 		select {
 		case k := <-c.checks:
-			if k.check.Of != 0 && k.check.Of == own.Index && k.check.Hash != own.Hash {
-				c.differ(fmt.Errorf("%w: at index %d its hash is %016x, but the leader's is %016x; "+
-					"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, own.Index, own.Hash, k.check.Hash))
-				return
-			}
-			own = state.Check{Index: k.check.Index, Hash: k.snap.Hash()}
+			own := state.Check{Index: k.check.Index, Hash: k.snap.Hash()}
+			c.hashed(own)
 			select {
 			case <-c.done:
 			default:
@@ -74,19 +82,11 @@ func (c *comparer) run(ctx context.Context) {
 	}
 }
 
-// differs takes this server out of the cluster.
-func (s *Server) differs(err error) {
-	if noted := s.mustRefill(err); noted != nil {
-		err = fmt.Errorf("%w; this cannot be recorded on disk, so remove the server's data: %w", err, noted)
-	}
-	s.fsm.fail(err)
-}
-
 // proposeChecks proposes checks while this server leads.
 func (s *Server) proposeChecks(ctx context.Context, term Term) {
-	t := time.NewTicker(s.config.CompareEvery)
+	t := time.NewTimer(min(s.config.CompareEvery, compareFirst))
 	defer t.Stop()
-	for {
+	for ; ; t.Reset(s.config.CompareEvery) {
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -29,6 +29,7 @@ import (
 	"berth/internal/consensus/snapstore"
 	"berth/internal/state"
 	"berth/internal/state/codec"
+	"berth/op"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -73,6 +74,9 @@ type Config struct {
 	// CompareEvery is how often the servers compare their states; 0 means ten
 	// minutes.
 	CompareEvery time.Duration
+	// Exchange passes this server's ballot to another server's method of that
+	// name and returns the answer. nil means that no other server answers.
+	Exchange func(ctx context.Context, with Peer, own op.Ballot) (op.Ballot, error)
 
 	// Allow is asked before the first command of a log version is proposed;
 	// what names the command. It refuses with an error that has a kind, wraps
@@ -144,7 +148,9 @@ type Server struct {
 	notices     sync.WaitGroup
 	restores    chan *restore // received while a term lasts
 	comparer    *comparer
-	refillUntil atomic.Uint64 // the entry up to which this server must be refilled; 0 if it has everything
+	voter       *voter                        // nil if there are no other servers, like comparer
+	halt        atomic.Pointer[chan struct{}] // closed before raft is shut down, to end waits of the fsm
+	refillUntil atomic.Uint64                 // the entry up to which this server must be refilled; 0 if it has everything
 }
 
 // node is a running raft and its storage. After a full disk there is a new one.
@@ -190,11 +196,18 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	s.fsm = &fsm{store: store, log: c.Logger, broken: make(chan struct{})}
 	s.link = newLink(s.config.Transport)
 	if s.shared {
-		s.comparer = newComparer(s.differs)
-		s.fsm.published, s.fsm.differs = s.comparer.note, s.differs
+		s.voter = newVoter(s)
+		s.comparer = newComparer(s.voter.hashed)
+		s.fsm.published, s.fsm.disputed, s.fsm.replaced = s.comparer.note, s.voter.dispute, s.voter.replaced
 	}
 	s.removeLeftovers()
 	err := s.beginRefill()
+	if err == nil && s.shared {
+		err = s.voter.loadVoid()
+	}
+	if err == nil {
+		err = s.recoverPeers()
+	}
 	if err == nil {
 		err = s.open()
 	}
@@ -213,6 +226,9 @@ func (s *Server) open() error {
 	}
 	n := &node{log: log, notify: make(chan bool, 16)}
 	n.disk = &disk{Store: log, guard: s.guard, id: s.config.ID, closing: make(chan struct{})}
+	halt := make(chan struct{})
+	s.halt.Store(&halt)
+	s.fsm.halted.Store(false)
 	if err := s.start(n); err != nil {
 		return errors.Join(err, log.Close())
 	}
@@ -278,7 +294,7 @@ func (s *Server) start(n *node) error {
 			return fmt.Errorf("raft: bootstrap: %w", err)
 		}
 	}
-	n.raft, err = raft.NewRaft(conf, s.fsm, n.disk, n.disk, &snapshots{n.snaps, s.guard, s.link}, s.link)
+	n.raft, err = raft.NewRaft(conf, s.fsm, n.disk, n.disk, s.snapshots(n), s.link)
 	if err != nil {
 		return fmt.Errorf("raft: %w", err)
 	}
@@ -337,8 +353,9 @@ func (s *Server) Run(ctx context.Context, lead func(context.Context, Term) error
 	watch, stop := context.WithCancel(ctx)
 	var watches sync.WaitGroup
 	watches.Go(func() { s.watchDisk(watch) })
-	if s.comparer != nil {
+	if s.shared {
 		watches.Go(func() { s.comparer.run(watch) })
+		watches.Go(func() { s.voter.run(watch) })
 	}
 	defer watches.Wait()
 	defer stop()
@@ -395,6 +412,7 @@ func (s *Server) close() {
 // shut stops a node.
 func (s *Server) shut(n *node) {
 	s.link.ended.Store(true)
+	close(*s.halt.Load())
 	down := n.raft.Shutdown()
 	n.disk.release()
 	if err := down.Error(); err != nil {

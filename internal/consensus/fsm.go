@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,9 +24,15 @@ type fsm struct {
 	// published, if set, is called for each entry with the state before and
 	// after it.
 	published func(before, after *state.Snapshot)
-	// differs, if set, makes the fsm fail and marks this server to be refilled
-	// from the others.
-	differs func(error)
+	// disputed, if set, decides about an entry that cannot be applied here. It
+	// waits for the other servers' votes and returns nil if the entry is void,
+	// and errHalted if there is no decision.
+	disputed func(index uint64, reason error) error
+	// replaced, if set, is called when a snapshot has replaced the state.
+	replaced func()
+	// halted means that the vote about an entry was given up. Nothing is applied
+	// until raft is opened again or a snapshot is restored.
+	halted atomic.Bool
 
 	// applied is the index of the entry that was applied last. When the log is
 	// opened again while the process runs, entries up to it are not applied
@@ -95,6 +102,9 @@ func (f *fsm) Apply(l *raft.Log) any {
 	if l.Index <= f.applied.Load() {
 		return nil
 	}
+	if f.halted.Load() {
+		return errHalted
+	}
 	if b := f.claim(l.Data); b != nil {
 		f.publish(l, b)
 		return nil
@@ -119,7 +129,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		if r := tx.Apply(c); r.Err != nil {
 			// The log holds only commands that were applied, so this state
 			// differs from the leader's.
-			return f.fail(fmt.Errorf("raft log entry %d: %T was applied by another server but is refused here: %w", l.Index, c, r.Err))
+			return f.dispute(l, fmt.Errorf("raft log entry %d: %T was applied by another server but is refused here: %w", l.Index, c, r.Err))
 		}
 	}
 	f.publish(l, tx.End())
@@ -138,18 +148,32 @@ func (f *fsm) publish(l *raft.Log, b *state.Batch) {
 // misplaced handles an entry that was computed on another state. If that state
 // was a later one, raft did not take an entry between the two, as may happen
 // during a transfer of leadership. Then this entry is void, on all servers
-// alike. If it was an earlier one, this server has something that the others
-// did not take: it restored a snapshot as leader and failed before they had it.
+// alike. If it was an earlier one, this server or the leader has something that
+// the others did not take: it restored a snapshot as leader and failed before
+// they had it, or its state is wrong.
 func (f *fsm) misplaced(l *raft.Log, base, now uint64) error {
-	switch {
-	case base < now && f.differs != nil:
-		f.differs(fmt.Errorf("%w: raft log entry %d was computed on state %d, but this server has %d; "+
-			"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, l.Index, base, now))
-		return f.failure()
-	case base < now:
-		return f.fail(fmt.Errorf("raft log entry %d was computed on state %d, but this server has %d", l.Index, base, now))
+	if base < now {
+		return f.dispute(l, fmt.Errorf("raft log entry %d was computed on state %d, but this server has %d", l.Index, base, now))
 	}
 	f.log.Warn("a log entry is void: an entry that it builds on is missing", "entry", l.Index, "base", base, "state", now)
+	f.applied.Store(l.Index)
+	return errVoid
+}
+
+// dispute handles an entry that cannot be applied here: either this server's
+// state is wrong or that of the leader that computed the entry.
+func (f *fsm) dispute(l *raft.Log, reason error) error {
+	if f.disputed == nil { // there is no other server
+		return f.fail(reason)
+	}
+	switch err := f.disputed(l.Index, reason); {
+	case errors.Is(err, errHalted):
+		f.halted.Store(true)
+		return err
+	case err != nil:
+		return f.fail(err)
+	}
+	f.applied.Store(l.Index)
 	return errVoid
 }
 
@@ -205,5 +229,9 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		return err
 	}
 	f.store.Reset(snap)
+	f.halted.Store(false)
+	if f.replaced != nil {
+		f.replaced()
+	}
 	return nil
 }

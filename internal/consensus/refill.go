@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,10 +9,11 @@ import (
 
 	"berth/internal/consensus/logstore"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
-// ErrDiffers ends a server whose state differs from the leader's.
+// ErrDiffers ends a server whose state differs from that of a majority.
 var ErrDiffers = errors.New("the state of this server differs from that of the cluster")
 
 // A server that finds that its state differs starts over. At its next start its
@@ -37,6 +37,14 @@ const (
 // stableKeys are the keys of raft's stable store.
 var stableKeys = []string{"CurrentTerm", "LastVoteTerm", "LastVoteCand"}
 
+// differs takes this server out of the cluster.
+func (s *Server) differs(err error) {
+	if noted := s.mustRefill(err); noted != nil {
+		err = fmt.Errorf("%w; this cannot be recorded on disk, so remove the server's data: %w", err, noted)
+	}
+	s.fsm.fail(err)
+}
+
 // path returns the path of a file in the directory of this server.
 func (s *Server) path(names ...string) string {
 	return filepath.Join(append([]string{s.config.Dir}, names...)...)
@@ -47,35 +55,20 @@ func (s *Server) mustRefill(reason error) error {
 	if err := os.RemoveAll(s.path(setAsideName)); err != nil {
 		return err
 	}
-	return s.putRefill(refill{Reason: reason.Error()})
-}
-
-// putRefill stores how far the refill has come. The file is replaced as a
-// whole, so that a crash leaves the old or the new one.
-func (s *Server) putRefill(r refill) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return replaceFile(s.path(refillName), append(b, '\n'))
+	return writeRefill(s.config.Dir, refill{Reason: reason.Error()})
 }
 
 // beginRefill sets the data aside if the file requires it. It may be repeated
 // after a crash.
 func (s *Server) beginRefill() error {
-	b, err := os.ReadFile(s.path(refillName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	r, err := readRefill(s.config.Dir)
+	if err != nil || r == nil {
+		return err
 	}
-	var r refill
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err == nil && !s.shared {
+	if !s.shared {
 		err = errors.New("there are no other servers to refill this one from")
-	}
-	if err == nil && r.Until == 0 {
-		err = s.setAside(&r)
+	} else if r.Until == 0 {
+		err = s.setAside(r)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path(refillName), err)
@@ -119,7 +112,7 @@ func (s *Server) setAside(r *refill) error {
 	}
 	// Until it has caught up with what it held before, it must not lead.
 	r.Until = last
-	return s.putRefill(*r)
+	return writeRefill(s.config.Dir, *r)
 }
 
 // setAsideKeys reads the keys to keep from the log that was set aside, and the
@@ -136,20 +129,26 @@ func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error)
 			keys[k] = v
 		}
 	}
-	last, lastErr := log.LastIndex()
-	if err = errors.Join(err, lastErr, log.Close()); err != nil {
-		return nil, 0, err
-	}
-	// A snapshot may reach further than the log.
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(s.path(setAsideName, "snapshots"), snapshotsKept, logger(s.config.Logger))
+	last, lastErr := lastEntry(log, s.path(setAsideName, "snapshots"))
+	return keys, max(last, 1), errors.Join(err, lastErr, log.Close())
+}
+
+// lastEntry returns the last entry of a log and of the snapshots in a directory,
+// which may reach further.
+func lastEntry(log *logstore.Store, snapshots string) (uint64, error) {
+	last, err := log.LastIndex()
 	if err != nil {
-		return nil, 0, err
+		return 0, err
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(snapshots, snapshotsKept, hclog.NewNullLogger())
+	if err != nil {
+		return 0, err
 	}
 	all, err := snaps.List()
 	for _, m := range all {
 		last = max(last, m.Index)
 	}
-	return keys, max(last, 1), err
+	return last, err
 }
 
 // endRefill lets this server vote again once its log reaches as far as before.

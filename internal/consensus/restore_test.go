@@ -71,15 +71,6 @@ func halfRestored(t *testing.T, all bool) (c *cluster, lost string, saved int) {
 	return c, leader.id, saved
 }
 
-func (c *cluster) others(id string) (out []string) {
-	for _, x := range c.running() {
-		if x != id {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
 // The others continued with the old state. The failed leader comes back with
 // the restored one, notices that at the first entry, and is refilled: all have
 // the old state.

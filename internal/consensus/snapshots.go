@@ -16,8 +16,18 @@ import (
 // restores a leader's snapshot only after it has replaced the older one.
 type snapshots struct {
 	*snapstore.Store
-	guard *guard
-	link  *link
+	guard    *guard
+	link     *link
+	received func(index uint64) // called when one from the leader is on disk, before raft restores it; nil: nobody asks
+}
+
+// snapshots returns the snapshot store of a node, as raft sees it.
+func (s *Server) snapshots(n *node) *snapshots {
+	out := &snapshots{Store: n.snaps, guard: s.guard, link: s.link}
+	if s.voter != nil {
+		out.received = s.voter.received
+	}
+	return out
 }
 
 // errHeld refuses a snapshot that became redundant between the link and raft.
@@ -41,7 +51,10 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, c r
 		return nil, err
 	}
 	r, w := io.Pipe()
-	v := &verified{SnapshotSink: sink, check: w, verdict: make(chan error, 1)}
+	v := &verified{SnapshotSink: sink, check: w, verdict: make(chan error, 1), complete: func() {}}
+	if s.received != nil && index == s.link.installing.Load() {
+		v.complete = func() { s.received(index) }
+	}
 	go func() {
 		err := state.Verify(r)
 		r.CloseWithError(err) // do not block the writer of a bad snapshot
@@ -55,10 +68,11 @@ type verified struct {
 	raft.SnapshotSink
 	// check receives a copy of what is written; verdict receives the result of
 	// reading it back.
-	check   *io.PipeWriter
-	verdict chan error
-	judged  bool // it was closed or cancelled; raft may do so twice
-	err     error
+	check    *io.PipeWriter
+	verdict  chan error
+	complete func() // called when it is on disk
+	judged   bool   // it was closed or cancelled; raft may do so twice
+	err      error
 }
 
 // judge returns the result of the verification.
@@ -85,7 +99,11 @@ func (v *verified) Close() error {
 		v.SnapshotSink.Cancel()
 		return fmt.Errorf("the snapshot is incomplete or damaged: %w", err)
 	}
-	return v.SnapshotSink.Close()
+	err := v.SnapshotSink.Close()
+	if err == nil {
+		v.complete()
+	}
+	return err
 }
 
 // Cancel drops the snapshot.

@@ -55,6 +55,15 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 		case <-stop:
 		}
 	})
+	if s.shared {
+		if agreed := s.voter.agreed(); agreed != nil { // see vote.go
+			select {
+			case <-agreed:
+			case <-ctx.Done():
+				return s.endOf(n, nil)
+			}
+		}
+	}
 	// Everything of earlier terms is applied before anything is decided.
 	if err := await(ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
 		s.config.Logger.Warn("leadership was lost before it began", "error", err)

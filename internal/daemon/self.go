@@ -18,8 +18,8 @@ func (d *Daemon) health() op.AgentHealth {
 		h.Server = &op.Health{Ok: true, Message: "ok"}
 		// A server without a leader can neither write nor serve consistent
 		// reads.
-		if !d.server.KnowsLeader() {
-			h.Server = &op.Health{Message: "No cluster leader"}
+		if why := d.server.Trouble(); why != "" {
+			h.Server = &op.Health{Message: why}
 		}
 	}
 	if d.agent != nil {

@@ -71,6 +71,9 @@ func (d *Decoder) list(dst reflect.Value, src any, path string) {
 	}
 	out := reflect.MakeSlice(t, 0, len(items))
 	for i, item := range items {
+		if d.stop() {
+			return
+		}
 		v := reflect.New(t.Elem()).Elem()
 		at := fmt.Sprintf("%s[%s]", path, itemName(item, i))
 		if item == nil {
@@ -112,6 +115,9 @@ func (d *Decoder) mapping(dst reflect.Value, src any, path string) {
 	t := dst.Type()
 	out := reflect.MakeMapWithSize(t, len(tree))
 	for _, k := range slices.Sorted(maps.Keys(tree)) {
+		if d.stop() {
+			return
+		}
 		v := reflect.New(t.Elem()).Elem()
 		at := fmt.Sprintf("%s[%s]", path, berth.Clip(k, 64))
 		if isBlock(v.Type()) {

@@ -5,6 +5,7 @@
 package decode
 
 import (
+	"context"
 	"encoding"
 	"fmt"
 	"maps"
@@ -36,6 +37,23 @@ type Decoder struct {
 	Defaults map[reflect.Type]any // initial values of blocks, by type
 	Ignored  map[string]bool      // lower-case names that are not fields but are accepted and dropped
 	Problems berth.Problems       // all problems found so far
+	// Context ends the decoding early; nil: nothing does. The caller looks at it
+	// afterwards: what was decoded by then is not complete.
+	Context context.Context
+
+	steps   int
+	stopped bool
+}
+
+// stop reports whether decoding must end now. Loops call it for each element.
+func (d *Decoder) stop() bool {
+	if d.Context == nil || d.stopped {
+		return d.stopped
+	}
+	if d.steps++; d.steps%checkEvery == 0 {
+		d.stopped = d.Context.Err() != nil
+	}
+	return d.stopped
 }
 
 // Fill decodes src into the struct that dst points to and adds what is wrong to
@@ -57,6 +75,9 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 	known := fields(dst.Type())
 	spelt := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(src)) {
+		if d.stop() {
+			return
+		}
 		v := src[name]
 		lower := strings.ToLower(name)
 		if other, twice := spelt[lower]; twice && known[lower].index != nil {
@@ -190,6 +211,9 @@ func (d *Decoder) Objects(src any, path string, each func(Tree, string)) {
 		return
 	}
 	for i, item := range items {
+		if d.stop() {
+			return
+		}
 		at := fmt.Sprintf("%s[%s]", path, itemName(item, i))
 		tree, ok := item.(Tree)
 		if !ok {

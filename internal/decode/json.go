@@ -2,11 +2,14 @@ package decode
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"berth"
+	"berth/internal/limit"
 	"berth/internal/strictjson"
 )
 
@@ -46,28 +49,79 @@ func (t RawTree) MarshalJSON() ([]byte, error) {
 // MarshalJSON implements json.Marshaler.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
+// MaxValues is how many values a JSON text may have, with those inside others:
+// an object, a list, each of its elements and each member is one. In memory a
+// value can need a hundred times its text.
+const MaxValues = 200_000
+
+var valuesLimit = limit.Declare(limit.Info{
+	Name: "values_per_json_text", Of: "Values in the JSON of a request or a job file: objects, lists, elements and members", Unit: limit.Count, Default: MaxValues,
+	Beyond: "the request is refused (400)",
+})
+
 // ParseJSON reads one JSON object. It refuses what parsers treat differently:
 // invalid UTF-8, a name twice in one object, numbers that no float64 can hold,
-// text after the object and deep nesting.
-func ParseJSON(data []byte) (Tree, error) {
+// text after the object and deep nesting; and more than MaxValues values.
+func ParseJSON(data []byte) (Tree, error) { return ParseJSONContext(context.Background(), data) }
+
+// ParseJSONContext is ParseJSON that stops with the cause of ctx when ctx ends.
+func ParseJSONContext(ctx context.Context, data []byte) (Tree, error) {
 	var found strictjson.Kind
+	p := &parser{ctx: ctx}
 	v, fault := strictjson.ReadOne(data, func(d *strictjson.Decoder) (any, error) {
 		found = d.PeekKind()
-		return parseValue(d)
+		p.Decoder = d
+		return p.value()
 	})
+	valuesLimit.Use(int64(min(p.values, MaxValues)), MaxValues)
 	switch {
 	case found != '{' && found != 0:
 		return nil, berth.Errorf(berth.Invalid, "JSON: must be an object, got %s", kindName(found))
+	case p.values > MaxValues:
+		valuesLimit.Refuse()
+		return nil, jsonError(fault)
+	case fault != nil && errors.Is(fault, errStopped):
+		return nil, context.Cause(ctx)
 	case fault != nil:
 		return nil, jsonError(fault)
 	}
 	return v.(Tree), nil
 }
 
-// parseValue reads the next value as a tree. Numbers keep their digits, and one
-// that no float64 can hold is an error, as is nesting below berth.MaxNesting.
-func parseValue(d *strictjson.Decoder) (any, error) {
-	t, err := d.ReadToken()
+// errStopped ends a parse whose context has ended.
+var errStopped = errors.New("the parse was stopped")
+
+// parser reads a tree from a text.
+type parser struct {
+	*strictjson.Decoder
+	ctx    context.Context
+	values int // so far
+}
+
+// count notes one more value. It returns an error if there are too many, or if
+// nobody waits for the result any more.
+func (p *parser) count() error {
+	p.values++
+	if p.values > MaxValues {
+		return fmt.Errorf("more than %d values", MaxValues)
+	}
+	if p.values%checkEvery == 0 && p.ctx.Err() != nil {
+		return errStopped
+	}
+	return nil
+}
+
+// checkEvery is how many values are read between two looks at a context. That
+// is less than a millisecond.
+const checkEvery = 512
+
+// value reads the next value as a tree. Numbers keep their digits, and one that
+// no float64 can hold is an error, as is nesting below berth.MaxNesting.
+func (p *parser) value() (any, error) {
+	if err := p.count(); err != nil {
+		return nil, err
+	}
+	t, err := p.ReadToken()
 	if err != nil {
 		return nil, err
 	}
@@ -84,38 +138,45 @@ func parseValue(d *strictjson.Decoder) (any, error) {
 			return nil, fmt.Errorf("number %s is out of range", berth.Clip(s, 32))
 		}
 		return Number(s), nil
-	case '{':
-		if d.StackDepth() > berth.MaxNesting {
-			return nil, fmt.Errorf("nested deeper than %d", berth.MaxNesting)
-		}
-		out := Tree{}
-		for d.PeekKind() != '}' {
-			k, err := d.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			name := k.String()
-			if out[name], err = parseValue(d); err != nil {
-				return nil, err
-			}
-		}
-		_, err := d.ReadToken()
-		return out, err
-	default: // '['
-		if d.StackDepth() > berth.MaxNesting {
-			return nil, fmt.Errorf("nested deeper than %d", berth.MaxNesting)
-		}
-		out := []any{}
-		for d.PeekKind() != ']' {
-			v, err := parseValue(d)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, v)
-		}
-		_, err := d.ReadToken()
-		return out, err
 	}
+	if p.StackDepth() > berth.MaxNesting {
+		return nil, fmt.Errorf("nested deeper than %d", berth.MaxNesting)
+	}
+	if t.Kind() == '{' {
+		return p.object()
+	}
+	return p.list()
+}
+
+// object reads the rest of an object.
+func (p *parser) object() (any, error) {
+	out := Tree{}
+	for p.PeekKind() != '}' {
+		k, err := p.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := k.String()
+		if out[name], err = p.value(); err != nil {
+			return nil, err
+		}
+	}
+	_, err := p.ReadToken()
+	return out, err
+}
+
+// list reads the rest of a list.
+func (p *parser) list() (any, error) {
+	out := []any{}
+	for p.PeekKind() != ']' {
+		v, err := p.value()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	_, err := p.ReadToken()
+	return out, err
 }
 
 // jsonError returns an error with the line and column of a fault, and its place

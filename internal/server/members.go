@@ -40,7 +40,7 @@ func (s *Server) openLog() (err error) {
 	c.Dir, c.ID, c.Logger = s.config.DataDir, s.id, s.config.Logger
 	cluster := s.config.Cluster
 	if cluster != nil {
-		c.Allow, c.Mixed = s.allow, s.mixedVersions
+		c.Allow, c.Mixed, c.Exchange = s.allow, s.mixedVersions, s.exchangeBallots
 		s.links.dialer = wire.Dialer{Handlers: s.wire, TLS: s.config.TLS.Dial, Server: true, Connect: cluster.Connect}
 		s.links.region = s.regionOf
 		c.Transport = cluster.Transport
@@ -88,8 +88,22 @@ func (s *Server) handleServers() {
 	peer.Handle(s.wire, op.ReadLogPosition, func(context.Context, *wire.Call, *op.Nothing) (*op.LogPosition, error) {
 		return s.logPosition(), nil
 	})
+	peer.Handle(s.wire, op.ExchangeBallots, func(_ context.Context, _ *wire.Call, theirs *op.Ballot) (*op.Ballot, error) {
+		own := s.consensus.Exchange(*theirs)
+		return &own, nil
+	})
 	s.handleWorkers()
 	s.handleRelays()
+}
+
+// exchangeBallots passes this server's ballot to another one and returns that
+// server's.
+func (s *Server) exchangeBallots(ctx context.Context, with consensus.Peer, own op.Ballot) (op.Ballot, error) {
+	theirs, err := op.Call(ctx, caller{s, with.Address}, op.ExchangeBallots, &own)
+	if err != nil {
+		return op.Ballot{}, err
+	}
+	return *theirs, nil
 }
 
 // bootstrapEvery is how often a server that waits for a cluster asks its peers,

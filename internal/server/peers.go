@@ -51,6 +51,18 @@ func (s *Server) KnowsLeader() bool {
 	return known
 }
 
+// Trouble returns why this server can neither write nor serve consistent reads,
+// "" if it can.
+func (s *Server) Trouble() string {
+	if err := s.consensus.Disagreement(); err != nil {
+		return "No cluster leader: " + err.Error()
+	}
+	if !s.KnowsLeader() {
+		return "No cluster leader"
+	}
+	return ""
+}
+
 // RaftStats returns the statistics of the Raft library, under its own names.
 func (s *Server) RaftStats() map[string]string { return s.consensus.Raft().Stats() }
 

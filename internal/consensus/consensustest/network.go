@@ -96,6 +96,12 @@ func (n *Network) Heal() {
 	clear(n.cut)
 }
 
+// Connected reports whether what a sends reaches b.
+func (n *Network) Connected(a, b string) bool {
+	to, cut, _ := n.look(raft.ServerAddress(a), raft.ServerAddress(b))
+	return to != nil && !cut
+}
+
 // Delay delays everything that is sent by d.
 func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
