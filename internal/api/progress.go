@@ -9,7 +9,7 @@ import (
 	"berth/internal/failpoint"
 )
 
-// On one connection the state never goes back. Whoever wrote, or was refused,
+// On one connection the state never goes back. A caller who wrote, or was refused,
 // through a follower is answered by the leader, which is ahead of the follower;
 // a stale read on the same connection waits until the follower has what that
 // answer showed. The same holds for an agent without a server, whose requests

@@ -149,7 +149,7 @@ func (c *Call) Decode(in any) error {
 func (c *Call) Remote() string { return c.Peer.Addr.String() }
 
 // Progress is the newest state index that was answered on the caller's
-// connection. Whoever answers keeps it.
+// connection. The handler that answers keeps it.
 func (c *Call) Progress() *atomic.Uint64 { return &c.Peer.progress }
 
 // Peer is the far end of a connection.
