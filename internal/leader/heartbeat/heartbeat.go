@@ -6,9 +6,9 @@
 package heartbeat
 
 import (
-	"container/heap"
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
@@ -39,34 +39,70 @@ type Monitor struct {
 	log   state.Log
 	opts  Options
 
-	mu      sync.Mutex
-	clock   clock
-	limiter limiter
+	clock Clock
+
+	mu        sync.Mutex
+	deadlines deadlines
+	limiter   limiter
+	presence  presence
+	// changing holds the nodes whose change of status is being committed. The
+	// channel is closed afterwards.
+	changing map[berth.NodeID]chan struct{}
 	// poke wakes Run when an earlier deadline was set.
 	poke chan struct{}
 }
 
 // New returns the monitor of a term.
 func New(term uint64, store *state.Store, log state.Log, o Options) *Monitor {
-	return &Monitor{Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: newClock(), limiter: limiter{Limiter: o.Limiter}, poke: make(chan struct{}, 1)}
+	return NewOn(SystemClock{}, term, store, log, o)
+}
+
+// NewOn returns the monitor of a term that reads another clock.
+func NewOn(c Clock, term uint64, store *state.Store, log state.Log, o Options) *Monitor {
+	return &Monitor{
+		Logger: slog.Default(), term: term, store: store, log: log, opts: o, clock: c, deadlines: newDeadlines(), limiter: limiter{Limiter: o.Limiter},
+		changing: map[berth.NodeID]chan struct{}{}, poke: make(chan struct{}, 1),
+	}
 }
 
 // Heartbeat records a heartbeat of a node and returns the time within which the
-// next must come.
-func (m *Monitor) Heartbeat(id berth.NodeID) time.Duration {
+// next must come. If the node has just been given up it first waits until that
+// is committed: the caller must then look at the node's status again. The error
+// is the context's.
+func (m *Monitor) Heartbeat(ctx context.Context, id berth.NodeID) (time.Duration, error) {
+	for {
+		ttl, changing := m.hear(id)
+		if changing == nil {
+			return ttl, nil
+		}
+		select {
+		case <-changing:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// hear records a heartbeat of a node, unless a change of the node's status is
+// being committed. It returns what is closed after that change.
+func (m *Monitor) hear(id berth.NodeID) (ttl time.Duration, changing <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	base := m.base(len(m.clock.byNode))
-	ttl := base + mathrand.N(base)
-	m.clock.set(id, time.Now().Add(ttl+m.opts.Grace))
-	m.limiter.contacted(id)
-	if m.clock.items[0].node == id {
+	if c := m.changing[id]; c != nil {
+		return 0, c
+	}
+	now := m.clock.Now()
+	base := m.base(len(m.deadlines.byNode))
+	ttl = base + mathrand.N(base)
+	m.deadlines.set(id, now.Add(ttl+m.opts.Grace))
+	m.limiter.contacted(id, now)
+	if m.deadlines.items[0].node == id {
 		select {
 		case m.poke <- struct{}{}:
 		default:
 		}
 	}
-	return ttl
+	return ttl, nil
 }
 
 // base is the shortest TTL, which grows with the number of nodes. A TTL lies at
@@ -76,18 +112,26 @@ func (m *Monitor) base(nodes int) time.Duration {
 	return max(m.opts.MinTTL, time.Duration(float64(nodes)/m.opts.MaxPerSec*float64(time.Second)))
 }
 
+// patience is the time that nodes get when they have to find their way to this
+// server first. The previous leader may have given a node the longest TTL a
+// moment ago.
+func (m *Monitor) patience(nodes int) time.Duration {
+	return max(m.opts.FailoverTTL, 2*m.base(nodes)+m.opts.Grace)
+}
+
 // Run gives up nodes that are silent, until ctx ends or the log is lost.
 func (m *Monitor) Run(ctx context.Context) error {
 	m.begin()
 	for {
-		again, err := m.giveUp(ctx, time.Now())
+		now := m.clock.Now()
+		again, err := m.giveUp(ctx, now)
 		if err != nil {
 			return err
 		}
-		if again.IsZero() {
-			again = time.Now().Add(time.Hour)
+		if next := now.Add(tick); again.IsZero() || again.After(next) {
+			again = next
 		}
-		alarm := time.NewTimer(time.Until(again))
+		alarm := time.NewTimer(again.Sub(now))
 		select {
 		case <-alarm.C:
 		case <-m.poke:
@@ -105,16 +149,15 @@ func (m *Monitor) begin() {
 	snap := m.store.Snapshot()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	// The previous leader may have given a node the longest TTL a moment ago.
-	patience := max(m.opts.FailoverTTL, 2*m.base(snap.Count(state.Nodes))+m.opts.Grace)
+	now := m.clock.Now()
+	patience := m.patience(snap.Count(state.Nodes))
 	for n := range snap.Nodes() {
-		switch _, heard := m.clock.byNode[n.ID]; {
+		switch _, heard := m.deadlines.byNode[n.ID]; {
 		case heard || n.Status == berth.NodeDown:
 		case n.Status == berth.NodeDisconnected:
-			m.clock.set(n.ID, lookAgain(now, awaited(snap, n, now)))
+			m.deadlines.set(n.ID, lookAgain(now, awaited(snap, n, now)))
 		default:
-			m.clock.set(n.ID, now.Add(patience))
+			m.deadlines.set(n.ID, now.Add(patience))
 		}
 	}
 }
@@ -160,20 +203,48 @@ func lookAgain(now, until time.Time) time.Time {
 // giveUp marks the nodes whose time is up as disconnected or down, and returns
 // when the next node's time is up.
 func (m *Monitor) giveUp(ctx context.Context, now time.Time) (again time.Time, err error) {
-	pending, again, err := m.stage(now)
+	pending, changing, again, err := m.stage(now)
 	if err == nil && pending != nil {
-		err = pending.Wait(ctx)
+		err = m.await(ctx, pending)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range changing {
+		close(m.changing[id])
+		delete(m.changing, id)
 	}
 	return again, err
 }
 
-// stage holds the lock until the commands are ordered. A node that sends a
-// heartbeat now either was in time or learns its new status with its next
-// heartbeat.
-func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
+// await waits until what was proposed is committed. The clocks are looked at
+// meanwhile, or a slow disk would be taken for a suspension.
+func (m *Monitor) await(ctx context.Context, p *state.Pending) error {
+	for {
+		wait, cancel := context.WithTimeout(ctx, tick)
+		err := p.Wait(wait)
+		again := wait.Err() != nil && ctx.Err() == nil && errors.Is(err, wait.Err())
+		cancel()
+		if !again {
+			return err
+		}
+		m.mu.Lock()
+		m.returned(m.clock.Now())
+		m.mu.Unlock()
+	}
+}
+
+// stage proposes the changes of status and returns the nodes that they are
+// about, which the caller takes off m.changing. It holds the lock until the
+// commands are ordered. A node that sends a heartbeat now either was in time, or
+// is answered after its new status is committed.
+func (m *Monitor) stage(now time.Time) (pending *state.Pending, changing []berth.NodeID, again time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expired, again := m.clock.expired(now)
+	m.returned(now)
+	expired, again := m.deadlines.expired(now)
+	if len(expired) == 0 && len(m.limiter.held) == 0 {
+		return nil, nil, again, nil
+	}
 	tip := m.log.Tip()
 	silent, cmds, next := m.limit(tip, expired, now)
 	if !next.IsZero() && (again.IsZero() || next.Before(again)) {
@@ -187,7 +258,7 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 		until := awaited(tip, n, now)
 		if until.After(now) {
 			at := lookAgain(now, until)
-			m.clock.set(id, at)
+			m.deadlines.set(id, at)
 			if again.IsZero() || at.Before(again) {
 				again = at
 			}
@@ -196,14 +267,16 @@ func (m *Monitor) stage(now time.Time) (*state.Pending, time.Time, error) {
 			}
 		}
 		cmds = append(cmds, m.markSilent(n, until.After(now), now))
+		m.changing[id] = make(chan struct{})
+		changing = append(changing, id)
 	}
 	if len(cmds) == 0 {
-		return nil, again, nil
+		return nil, nil, again, nil
 	}
 	// A refusal means that another leader's term began or that the node was
 	// deleted: nothing is left to do here.
-	pending, err := m.log.Stage(cmds...)
-	return pending, again, err
+	pending, err = m.log.Stage(cmds...)
+	return pending, changing, again, err
 }
 
 // limit returns the silent nodes to give up now, the commands that record
@@ -219,12 +292,12 @@ func (m *Monitor) limit(tip *state.Snapshot, expired []berth.NodeID, now time.Ti
 			m.limiter.add(id, now)
 		}
 	}
-	heard := len(m.clock.byNode)
+	heard := len(m.deadlines.byNode)
 	began := m.limiter.judge(heard, now)
 	free, again := m.limiter.release(heard, now)
 	if began {
-		m.Logger.Error("many nodes fell silent at once; they are given up one by one",
-			"silent", len(m.limiter.silent), "heard", heard, "held", len(m.limiter.held), "pace", m.limiter.Pace)
+		m.Logger.Error("many nodes fell silent at once; they are given up slowly, and faster with every minute",
+			"silent", len(m.limiter.silent), "heard", heard, "held", len(m.limiter.held), "first", m.limiter.batch(now), "every", m.limiter.Pace)
 		notes = m.noteHeld(tip, now)
 	}
 	return append(out, free...), notes, again
@@ -274,76 +347,4 @@ func (m *Monitor) markSilent(n *berth.Node, awaited bool, now time.Time) state.C
 	rand.Read(c.Seed[:])
 	c.Stamp(m.term)
 	return c
-}
-
-// clock holds the time at which each node is given up.
-type clock struct {
-	items  []*deadline // a heap
-	byNode map[berth.NodeID]*deadline
-}
-
-// deadline is when a node is down unless it is heard from. place is its index
-// in the heap.
-type deadline struct {
-	node  berth.NodeID
-	at    time.Time
-	place int
-}
-
-// newClock returns a clock without deadlines.
-func newClock() clock { return clock{byNode: map[berth.NodeID]*deadline{}} }
-
-// set gives a node a deadline, in place of an earlier one.
-func (c *clock) set(id berth.NodeID, at time.Time) {
-	if d := c.byNode[id]; d != nil {
-		d.at = at
-		heap.Fix(c, d.place)
-		return
-	}
-	d := &deadline{node: id, at: at}
-	c.byNode[id] = d
-	heap.Push(c, d)
-}
-
-// expired removes and returns the nodes whose time is up. again is when the
-// next node's time is up.
-func (c *clock) expired(now time.Time) (out []berth.NodeID, again time.Time) {
-	for len(c.items) > 0 {
-		d := c.items[0]
-		if d.at.After(now) {
-			return out, d.at
-		}
-		heap.Pop(c)
-		delete(c.byNode, d.node)
-		out = append(out, d.node)
-	}
-	return out, time.Time{}
-}
-
-// Len implements sort.Interface.
-func (c *clock) Len() int { return len(c.items) }
-
-// Less implements sort.Interface.
-func (c *clock) Less(i, j int) bool { return c.items[i].at.Before(c.items[j].at) }
-
-// Swap implements sort.Interface.
-func (c *clock) Swap(i, j int) {
-	c.items[i], c.items[j] = c.items[j], c.items[i]
-	c.items[i].place, c.items[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (c *clock) Push(x any) {
-	d := x.(*deadline)
-	d.place = len(c.items)
-	c.items = append(c.items, d)
-}
-
-// Pop implements heap.Interface.
-func (c *clock) Pop() any {
-	n := len(c.items) - 1
-	d := c.items[n]
-	c.items[n] = nil
-	c.items = c.items[:n]
-	return d
 }

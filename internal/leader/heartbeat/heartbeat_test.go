@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,14 @@ type term struct {
 	t     *testing.T
 	store *state.Store
 	log   *statetest.Log
+	clock *clock
 }
+
+// clock is a clock of a machine that can stand still.
+type clock struct{ stopped, asleep atomic.Int64 }
+
+func (c *clock) Now() time.Time        { return time.Now().Add(time.Duration(c.stopped.Load())) }
+func (c *clock) Asleep() time.Duration { return time.Duration(c.asleep.Load()) }
 
 // inTerm runs f beside a monitor, in virtual time.
 func inTerm(t *testing.T, o heartbeat.Options, f func(m *term), before ...state.Command) {
@@ -30,7 +38,8 @@ func inTerm(t *testing.T, o heartbeat.Options, f func(m *term), before ...state.
 	synctest.Test(t, func(t *testing.T) {
 		store, log := statetest.New(t, append([]state.Command{&state.BeginTerm{Term: 1}}, before...)...)
 		ctx, stop := context.WithCancel(t.Context())
-		m := &term{heartbeat.New(1, store, log, o), t, store, log}
+		clock := &clock{}
+		m := &term{heartbeat.NewOn(clock, 1, store, log, o), t, store, log, clock}
 		m.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 		ended := make(chan error)
 		go func() { ended <- m.Run(ctx) }()
@@ -43,6 +52,21 @@ func inTerm(t *testing.T, o heartbeat.Options, f func(m *term), before ...state.
 		synctest.Wait()
 		f(m)
 	})
+}
+
+// Heartbeat sends a heartbeat of a node.
+func (m *term) Heartbeat(id berth.NodeID) time.Duration {
+	m.t.Helper()
+	return beat(m.t, m.Monitor, id)
+}
+
+func beat(t *testing.T, m *heartbeat.Monitor, id berth.NodeID) time.Duration {
+	t.Helper()
+	ttl, err := m.Heartbeat(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ttl
 }
 
 func (m *term) pass(d time.Duration) {
@@ -168,7 +192,7 @@ func TestNewTermKeepsWhatWasGiven(t *testing.T) {
 			m.pass(before - time.Second)
 			m.wants(1, berth.NodeReady)
 			m.Heartbeat(statetest.ID[berth.Node](1))
-			if ttl := next.Heartbeat(statetest.ID[berth.Node](1)); ttl < 100*time.Second {
+			if ttl := beat(t, next, statetest.ID[berth.Node](1)); ttl < 100*time.Second {
 				t.Errorf("twenty nodes at one beat in five seconds are given %v", ttl)
 			}
 			stop()
@@ -211,7 +235,7 @@ func TestEndOfTerm(t *testing.T) {
 		if s := store.Snapshot().Node(statetest.ID[berth.Node](1)).Status; s != berth.NodeReady {
 			t.Errorf("a leader of an older term set the node %s", s)
 		}
-		m.Heartbeat(statetest.ID[berth.Node](1))
+		beat(t, m, statetest.ID[berth.Node](1))
 		log.Lose()
 		if err := <-ended; err == nil || berth.KindOf(err) != "" {
 			t.Errorf("the log is lost: %v", err)

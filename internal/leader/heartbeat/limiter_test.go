@@ -2,10 +2,13 @@ package heartbeat_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"berth"
+	"berth/internal/leader/heartbeat"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 )
@@ -52,10 +55,10 @@ func TestAFewNodesAreGivenUpImmediately(t *testing.T) {
 	}
 }
 
-// More are given up one every ten seconds, with one alarm. Those that come back
-// stay as they are.
-func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
-	for _, c := range []struct{ nodes, silent int }{{10, 4}, {30, 9}, {200, 12}} {
+// More are given up in batches of a hundredth, at least one, every ten seconds,
+// with one alarm. Those that come back stay as they are.
+func TestManyNodesAreGivenUpInBatches(t *testing.T) {
+	for _, c := range []struct{ nodes, silent, batch int }{{10, 4, 1}, {30, 9, 1}, {99, 12, 1}, {400, 12, 4}} {
 		t.Run(fmt.Sprintf("%d of %d", c.silent, c.nodes), func(t *testing.T) {
 			inTerm(t, defaults, func(m *term) {
 				m.keep(c.silent+1, c.nodes, 59*time.Second) // all had a minute when the term began
@@ -63,17 +66,17 @@ func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 					t.Fatalf("%d are down before their time", m.down())
 				}
 				m.keep(c.silent+1, c.nodes, 2*time.Second)
-				for n := 1; n < c.silent; n++ {
+				for n := c.batch; ; n += c.batch {
 					if held, alarms := m.Silent(); m.down() != n || held != c.silent-n || alarms != 1 {
-						t.Fatalf("%d are down, %d held, %d alarms; wanted %d down, %d held", m.down(), held, alarms, n, c.silent-n)
+						t.Fatalf("%d are down, %d held, %d alarms; want %d down, %d held", m.down(), held, alarms, n, c.silent-n)
 					}
-					if n == 2 { // all others come back
+					if n == 2*c.batch { // all others come back
 						m.keep(1, c.nodes, time.Minute)
 						break
 					}
 					m.keep(c.silent+1, c.nodes, 10*time.Second)
 				}
-				if held, _ := m.Silent(); m.down() != 2 || held != 0 {
+				if held, _ := m.Silent(); m.down() != 2*c.batch || held != 0 {
 					t.Errorf("at the end %d are down, %d held", m.down(), held)
 				}
 				for n := 1; n <= c.silent; n++ {
@@ -86,21 +89,47 @@ func TestManyNodesAreGivenUpOneByOne(t *testing.T) {
 	}
 }
 
-// Nodes that stay silent are all given up in the end, at the same pace, even
-// long after they went silent.
-func TestTheLimiterStaysOnUntilAllAreGivenUp(t *testing.T) {
+// Nodes that stay silent are all given up in the end, even long after they went
+// silent, and faster with every minute. When one comes back it begins slowly
+// again.
+func TestTheLimiterGoesFasterWithTime(t *testing.T) {
 	inTerm(t, defaults, func(m *term) {
-		m.keep(13, 40, 61*time.Second)
-		for n := 1; n <= 12; n++ {
-			if m.down() != n {
-				t.Fatalf("%d are down, not %d", m.down(), n)
+		m.keep(31, 90, 61*time.Second)
+		for i, want := range []int{1, 2, 3, 4, 5, 6, 8, 10, 12} {
+			if m.down() != want {
+				t.Fatalf("after %d batches %d are down, want %d", i+1, m.down(), want)
 			}
-			m.keep(13, 40, 10*time.Second)
+			m.keep(31, 90, 10*time.Second)
 		}
-		if held, alarms := m.Silent(); held != 0 || alarms != 1 {
-			t.Errorf("%d are held, %d alarms", held, alarms)
+		first := m.down() + 1
+		m.keep(30, 90, 10*time.Second) // number 30 is back
+		if n := m.down(); n != first {
+			t.Errorf("after one came back %d are down, want %d", n, first)
 		}
-	}, many(40)...)
+		m.keep(30, 90, 3*time.Minute)
+		if held, alarms := m.Silent(); held != 0 || alarms != 1 || m.down() != 29 {
+			t.Errorf("%d are down, %d held, %d alarms", m.down(), held, alarms)
+		}
+	}, many(90)...)
+}
+
+// However large the cluster, a failed zone, a third of it, is given up within
+// minutes. docs/heartbeats.md has the table.
+func TestHowLongAZoneTakes(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/heartbeats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, nodes := range []int{40, 1000, 10_000} {
+		row := fmt.Sprintf("| %d |", nodes)
+		for _, silent := range []int{11, nodes / 3, nodes / 2} {
+			row += fmt.Sprintf(" %s |", heartbeat.UntilAllAreGivenUp(heartbeat.DefaultLimiter, nodes, silent))
+		}
+		t.Log(row)
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/heartbeats.md lacks the row %s", row)
+		}
+	}
 }
 
 // While all nodes are silent none is given up; when they come back nothing has
