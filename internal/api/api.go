@@ -42,8 +42,9 @@ type Leader interface {
 	// wraps state.ErrLost or is the context's.
 	Confirm(context.Context) error
 	// Beat records a heartbeat of a node and returns the time until the next
-	// one is due.
-	Beat(berth.NodeID) time.Duration
+	// one is due. If the node is being given up it first waits until that is in
+	// the state. The error is the context's.
+	Beat(context.Context, berth.NodeID) (time.Duration, error)
 }
 
 // phases is what the leader knows about evaluations beyond their rows.

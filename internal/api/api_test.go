@@ -27,7 +27,9 @@ import (
 // leader is a term whose log is in memory.
 type leader struct{ *statetest.Log }
 
-func (leader) Beat(berth.NodeID) time.Duration                         { return 10 * time.Second }
+func (leader) Beat(context.Context, berth.NodeID) (time.Duration, error) {
+	return 10 * time.Second, nil
+}
 func (leader) Confirm(context.Context) error                           { return nil }
 func (leader) Acked(berth.EvalID) int64                                { return 0 }
 func (leader) Quasi(berth.EvalID) (string, berth.Timeline)             { return "", berth.Timeline{} }

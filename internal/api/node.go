@@ -161,7 +161,7 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])
 	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, &n, c.Evals, o.Index) })
-	ch.Agent = n.ID
+	ch.Agent, ch.Up = n.ID, n.Status != berth.NodeDown
 	return ch, nil
 }
 
@@ -181,14 +181,14 @@ func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	c := &state.SetNodeStatus{ID: n.ID, Status: in.Status, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])
 	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, c.Evals, o.Index) })
-	ch.Agent = n.ID
+	ch.Agent, ch.Up = n.ID, in.Status != berth.NodeDown
 	return ch, nil
 }
 
 // justHeard answers a heartbeat without news, which changes nothing. index is
 // that of the node's last change.
 func justHeard(n *berth.Node, index uint64) Change[op.NodeAnswer] {
-	return Change[op.NodeAnswer]{Agent: n.ID, Answer: func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, nil, index) }}
+	return Change[op.NodeAnswer]{Agent: n.ID, Up: !givenUp(n), Answer: func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, n, nil, index) }}
 }
 
 // heard remembers which node's agent a connection belongs to, so that the agent

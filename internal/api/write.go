@@ -81,6 +81,9 @@ type Change[Out any] struct {
 	// Agent is the node whose agent made the call and proved it, if one did. The
 	// call counts as a heartbeat, and Outcome has a Contact.
 	Agent berth.NodeID
+	// Up is true if the agent reports that its node is up. If the node was given
+	// up in the meantime, the handler decides again.
+	Up bool
 	// Index is the state index of an answer without commands, 0 for none.
 	Index uint64
 	// Answer makes the answer once the commands are committed; nil: a zero Out.
@@ -131,13 +134,27 @@ func unchanged[Out any](out Out) Change[Out] {
 	return Change[Out]{Answer: func(*Outcome) Out { return out }}
 }
 
+// maxDecisions is how often a write is decided before its agent is told to ask
+// again.
+const maxDecisions = 3
+
 // runWrite does a write on this server, if it leads; see local.
 func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, decide func(*Write, *In) (Change[Out], error)) (out Out, index uint64, err error) {
+	again := true
+	for n := 0; again && n < maxDecisions; n++ {
+		out, index, again, err = tryWrite(ctx, s, info, who, opts, in, decide)
+	}
+	return out, index, err
+}
+
+// tryWrite decides a write once and carries it out. again means that what it was
+// decided on has changed, so that its answer would be wrong.
+func tryWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Caller, opts *op.Write, in *In, decide func(*Write, *In) (Change[Out], error)) (out Out, index uint64, again bool, err error) {
 	// The handler decides from a committed state. Apply checks its conditions
 	// again, in the state that the command meets.
 	w, leader, err := s.admitWrite(ctx, info, who, opts)
 	if err != nil {
-		return out, 0, err
+		return out, 0, false, err
 	}
 	c, err := decide(w, in)
 	if err != nil || len(c.Commands) == 0 {
@@ -145,11 +162,11 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 		// leads. One that was paused would refuse, or find nothing to do, from a
 		// state that others have left behind.
 		if lost := confirm(ctx, leader); lost != nil {
-			return out, 0, lost
+			return out, 0, false, lost
 		}
 	}
 	if err != nil {
-		return out, 0, err
+		return out, 0, false, err
 	}
 	o := Outcome{Index: c.Index}
 	if len(c.Commands) > 0 {
@@ -166,7 +183,12 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	case err == nil:
 		if !c.Agent.IsZero() {
 			s.heard(c.Agent, who.Conn)
-			o.Contact = s.contactOf(leader, c.Agent)
+			if o.Contact, err = s.contactOf(ctx, leader, c.Agent); err != nil {
+				return out, 0, false, err
+			}
+			if o.After = s.Store.Snapshot(); c.Up && givenUp(o.After.Node(c.Agent)) {
+				return out, 0, true, errGivenUp
+			}
 		}
 		if c.Answer != nil {
 			out = c.Answer(&o)
@@ -174,16 +196,16 @@ func runWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	// Only a refusal can be an answer. A lost term or a failure of our own
 	// cannot.
 	case c.Refused == nil || berth.KindOf(err) == "" || errors.Is(err, state.ErrLost):
-		return out, 0, err
+		return out, 0, false, err
 	default:
 		if out, err = c.Refused(&o, err); err != nil {
-			return out, 0, err
+			return out, 0, false, err
 		}
 	}
 	if c.Follow != nil {
 		err = follow(ctx, s, who, c.Follow, o.After, &out)
 	}
-	return out, o.Index, err
+	return out, o.Index, false, err
 }
 
 // admitWrite checks that this server may make a write, and for this caller. It
@@ -247,13 +269,24 @@ func confirm(ctx context.Context, leader Leader) error {
 	return err
 }
 
+// errGivenUp is returned to an agent whose node is given up again and again while
+// it reports that it is up.
+var errGivenUp = berth.Errorf(berth.Conflict, "the node was given up while its agent reported that it is up: report it again")
+
+// givenUp reports whether a node is one that was not heard; nil is one that was
+// deleted since.
+func givenUp(n *berth.Node) bool {
+	return n == nil || n.Status == berth.NodeDown || n.Status == berth.NodeDisconnected
+}
+
 // contactOf records a heartbeat of a node, and returns what its agent is told.
-func (s *Server) contactOf(leader Leader, id berth.NodeID) Contact {
-	c := Contact{TTL: leader.Beat(id), Leader: s.Cluster.Address()}
+func (s *Server) contactOf(ctx context.Context, leader Leader, id berth.NodeID) (Contact, error) {
+	ttl, err := leader.Beat(ctx, id)
+	c := Contact{TTL: ttl, Leader: s.Cluster.Address()}
 	if s.Peers != nil {
 		c.Servers = s.Peers.Servers()
 	}
-	return c
+	return c, err
 }
 
 // follow runs f until it is done or its time is over.

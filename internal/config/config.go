@@ -231,7 +231,7 @@ func defaults(dev bool) *Config {
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		Server: Server{
 			Enabled: dev, BootstrapExpect: 1, Join: defaultJoin, Autopilot: defaultAutopilot,
-			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 50, FailoverHeartbeatTTL: time.Minute,
+			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 1000, FailoverHeartbeatTTL: time.Minute,
 			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
 			TrackedVersions: 6,

@@ -40,7 +40,9 @@ type term struct {
 func (t *term) Confirm(ctx context.Context) error { return t.confirm(ctx) }
 
 // Beat implements api.Leader.
-func (t *term) Beat(id berth.NodeID) time.Duration { return t.heartbeat.Heartbeat(id) }
+func (t *term) Beat(ctx context.Context, id berth.NodeID) (time.Duration, error) {
+	return t.heartbeat.Heartbeat(ctx, id)
+}
 
 // Quasi implements api.Leader.
 func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {

@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // DefaultOptions are a server's options.
-var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 50, Grace: 10 * time.Second, FailoverTTL: time.Minute, Limiter: DefaultLimiter}
+var DefaultOptions = Options{MinTTL: 10 * time.Second, MaxPerSec: 1000, Grace: 10 * time.Second, FailoverTTL: time.Minute, Limiter: DefaultLimiter}
 
 // Monitor watches the heartbeats of one term.
 type Monitor struct {
