@@ -49,7 +49,7 @@ type call struct {
 	flags   *flags
 	client  *client.Client // nil for local commands
 	config  clientConfig
-	bold    bool // headings are bold
+	bold    bool // headings are bold, and states have colors
 }
 
 // flags declares the flags of a command.

@@ -23,8 +23,8 @@ func (c *clientFlags) declare(f *flags) {
 	c.region = f.String("region", "The `region` to send requests to. Defaults to $BERTH_REGION, then $NOMAD_REGION, then the agent's region.")
 	c.namespace = f.String("namespace", "The `namespace` of the command. Commands that only read accept '*' for all namespaces. Defaults to $BERTH_NAMESPACE, then $NOMAD_NAMESPACE, then \"default\".")
 	c.token = f.String("token", "The secret ID of the `token` to send. Defaults to $BERTH_TOKEN, then $NOMAD_TOKEN.")
-	c.noColor = f.Bool("no-color", "Disable bold and colored output. Setting $BERTH_CLI_NO_COLOR or $NOMAD_CLI_NO_COLOR does the same.")
-	c.forceColor = f.Bool("force-color", "Print headings in bold even if the output is not a terminal. -no-color takes precedence. Setting $BERTH_CLI_FORCE_COLOR or $NOMAD_CLI_FORCE_COLOR does the same.")
+	c.noColor = f.Bool("no-color", "Disable bold and colored output. Setting $BERTH_CLI_NO_COLOR, $NOMAD_CLI_NO_COLOR or $NO_COLOR does the same.")
+	c.forceColor = f.Bool("force-color", "Print headings in bold and states in color even if the output is not a terminal. -no-color takes precedence. Setting $BERTH_CLI_FORCE_COLOR or $NOMAD_CLI_FORCE_COLOR does the same.")
 	c.tls = declareTLS(f)
 }
 
@@ -55,6 +55,11 @@ func (c *clientFlags) config(p *Program) (out clientConfig, err error) {
 	out.BasicAuth, _ = p.env("HTTP_AUTH")
 	// Any value that is not empty counts.
 	_, plain := p.env("CLI_NO_COLOR")
+	for _, kv := range p.Env {
+		if v, ok := strings.CutPrefix(kv, "NO_COLOR="); ok && v != "" { // https://no-color.org
+			plain = v
+		}
+	}
 	_, forced := p.env("CLI_FORCE_COLOR")
 	out.color = (p.Terminal || *c.forceColor || forced != "") && !*c.noColor && plain == ""
 	out.TLS, err = c.tls.config(p, out.Address)

@@ -83,7 +83,7 @@ func (p *Program) groupHelp(all []*command, group string) string {
 	for _, word := range below(all, group) {
 		rows = append(rows, []string{"  " + word, synopsis(all, strings.TrimSpace(group+" "+word))})
 	}
-	b.WriteString(alignWith("    ", rows) + "\n\n")
+	b.WriteString(alignWith("    ", rows, nil) + "\n\n")
 	fmt.Fprintf(&b, "Run \"%s\" for help on a command.\n", strings.TrimSpace(p.Name+" help "+group)+" <command>")
 	return b.String()
 }

@@ -11,7 +11,7 @@ import (
 // only if the command succeeds.
 type page struct {
 	text strings.Builder
-	bold bool // headings are bold
+	bold bool // headings are bold, and states have colors
 }
 
 // page returns an empty page. Nothing is printed until show.
@@ -46,7 +46,22 @@ func (p *page) linef(format string, args ...any) {
 }
 
 // table adds rows in columns; the first row has the names of the columns.
-func (p *page) table(rows [][]string) { p.text.WriteString(align(rows) + "\n") }
+func (p *page) table(rows [][]string) {
+	if !p.bold || len(rows) == 0 {
+		p.text.WriteString(align(rows) + "\n")
+		return
+	}
+	states := map[int]bool{} // columns
+	for i, name := range rows[0] {
+		states[i] = stateNames[name]
+	}
+	p.text.WriteString(alignWith("  ", rows, func(column int, text string) string {
+		if !states[column] {
+			return text
+		}
+		return colored(text)
+	}) + "\n")
+}
 
 // pairs adds lines of name and value, with aligned values.
 func (p *page) pairs(kv ...string) {
@@ -55,16 +70,21 @@ func (p *page) pairs(kv ...string) {
 		width = max(width, utf8.RuneCountInString(kv[i]))
 	}
 	for i := 0; i+1 < len(kv); i += 2 {
-		p.text.WriteString(strings.TrimRight(pad(kv[i], width)+" = "+cell(kv[i+1]), " ") + "\n")
+		value := cell(kv[i+1])
+		if p.bold && stateNames[kv[i]] {
+			value = colored(value)
+		}
+		p.text.WriteString(strings.TrimRight(pad(kv[i], width)+" = "+value, " ") + "\n")
 	}
 }
 
 // align sets rows in columns, two spaces apart.
-func align(rows [][]string) string { return alignWith("  ", rows) }
+func align(rows [][]string) string { return alignWith("  ", rows, nil) }
 
 // alignWith is align with another gap between columns. Widths are counted in
-// characters, and lines do not end in spaces.
-func alignWith(between string, rows [][]string) string {
+// characters, and lines do not end in spaces. dress, if not nil, returns the text
+// of a cell with color, for every row but the first.
+func alignWith(between string, rows [][]string, dress func(column int, text string) string) string {
 	var widths []int
 	for _, row := range rows {
 		for i, s := range row {
@@ -81,11 +101,49 @@ func alignWith(between string, rows [][]string) string {
 			if k > 0 {
 				b.WriteString(between)
 			}
-			b.WriteString(pad(cell(s), widths[k]))
+			text := cell(s)
+			fill := strings.Repeat(" ", widths[k]-utf8.RuneCountInString(text))
+			if i > 0 && dress != nil {
+				text = dress(k, text)
+			}
+			b.WriteString(text + fill)
 		}
 		lines[i] = strings.TrimRight(b.String(), " ")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// stateNames are the columns and names whose values are states.
+var stateNames = map[string]bool{
+	"Status": true, "Client Status": true, "Desired Status": true, "Eligibility": true, "Health": true, "Healthy": true, "State": true, "Connectivity": true,
+}
+
+// stateColors are the colors of states: green where all is well, yellow for what
+// waits or is on its way, red for what a person may have to look at.
+var stateColors = map[string]string{
+	"running": green, "ready": green, "successful": green, "complete": green, "alive": green, "healthy": green, "success": green, "eligible": green,
+	"connected": green, "submitted": green, "passing": green,
+	"pending": yellow, "blocked": yellow, "paused": yellow, "starting": yellow, "initializing": yellow, "unknown": yellow, "disconnected": yellow,
+	"ineligible": yellow, "draining": yellow, "deleting": yellow, "leaving": yellow, "unblocking": yellow,
+	"failed": red, "lost": red, "down": red, "unhealthy": red, "failure": red, "critical": red, "cancelled": red,
+}
+
+// The colors of terminals.
+const (
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	normal = "\x1b[0m"
+)
+
+// colored returns a state in its color. A state with words behind it, such as
+// "dead (stopped)", has the color of its first word.
+func colored(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	if c := stateColors[word]; c != "" {
+		return c + s + normal
+	}
+	return s
 }
 
 // pad fills s with spaces up to width characters. A longer s stays whole.
