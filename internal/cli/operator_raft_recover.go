@@ -24,6 +24,7 @@ func operatorRaftRecoverCommand() *command {
 			}{
 				{f.Bool("refill", "The data is wrong or damaged: set it aside, and let the leader refill the server."), daemon.Refill},
 				{f.Bool("cancel-refill", "Use the data again that the server set aside. Possible until the refill has begun."), daemon.CancelRefill},
+				{f.Bool("accept-loss", "Go on with a log that ends too early, on the only server of a cluster. What is missing is lost."), daemon.AcceptLoss},
 				{f.Bool("alone", "Make the server the only one of its cluster. Changes that only other servers have are lost."), daemon.Alone},
 			}
 			return func(_ context.Context, c *call) error {

@@ -199,9 +199,33 @@ func (s *Server) reconfigure(log *logstore.Store, to raft.Configuration) error {
 	return raft.RecoverCluster(s.raftConfig(&node{}), f, log, log, snaps, s.link, to)
 }
 
-// PeersOf returns the newest Raft configuration of a stopped server.
+// AcceptLoss lets the only server of a cluster go on with a log that ends too
+// early. It returns how many entries are lost. If there are other servers they
+// may have those entries, so the loss is refused.
+func AcceptLoss(dir string) (lost uint64, err error) {
+	accept := func(log *logstore.Store, l logstore.Loss) error {
+		to, err := newestConfiguration(log, filepath.Join(dir, "snapshots"))
+		if err == nil && len(to.Servers) > 1 {
+			err = errors.New("the cluster has other servers, which may have these entries: let the leader refill this one, or make it the only one")
+		}
+		lost = l.Required - l.Last
+		return err
+	}
+	log, err := logstore.Open(filepath.Join(dir, "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler), Accept: accept})
+	if err != nil {
+		return 0, err
+	}
+	if lost == 0 {
+		err = errors.New("the log is complete as far as it is known")
+	}
+	return lost, errors.Join(err, log.Close())
+}
+
+// PeersOf returns the newest Raft configuration of a stopped server that goes on
+// with what its log holds, even if that ends too early.
 func PeersOf(dir string) ([]Peer, error) {
-	log, err := logstore.Open(filepath.Join(dir, "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	accept := func(*logstore.Store, logstore.Loss) error { return nil }
+	log, err := logstore.Open(filepath.Join(dir, "log"), logstore.Options{Logger: slog.New(slog.DiscardHandler), Accept: accept})
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,18 @@
 package consensus_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"berth/internal/consensus"
+	"berth/internal/consensus/logstore"
+	"berth/internal/state"
+	"berth/internal/state/statetest"
 )
 
 // Data that was set aside for a refill that no leader can do is used again.
@@ -136,5 +141,89 @@ func TestPeersWithoutThisServer(t *testing.T) {
 		}
 		c.start("s1")
 		c.converge()
+	})
+}
+
+// cutLog ends the newest file of a server's log where it was after the entries
+// that were there when mark was called.
+func cutLog(t *testing.T, dir string) (cut func()) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "log", "db", "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no log file", err)
+	}
+	name := slices.Max(files)
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Truncate(name, info.Size()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A lone server whose log was cut between two entries does not start without
+// what it acknowledged, unless an operator accepts the loss.
+func TestACutLogOfALoneServer(t *testing.T) {
+	dir := t.TempDir()
+	var cut func()
+	ledAs(t, dir, "s1", func(_ *state.Store, _ *consensus.Server, term consensus.Term) {
+		for n := range 20 {
+			if n == 5 {
+				cut = cutLog(t, dir)
+			}
+			if _, err := term.Log.Propose(t.Context(), statetest.AddNode(n+1, 1, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	cut()
+	_, err := consensus.Open(consensus.Config{Dir: dir, ID: "s1", Logger: quiet}, state.New())
+	if !errors.Is(err, logstore.ErrDamaged) {
+		t.Fatalf("opened with: %v", err)
+	}
+	t.Log(err)
+	if lost, err := consensus.AcceptLoss(dir); err != nil || lost != 15 {
+		t.Fatalf("%d entries are lost, %v", lost, err)
+	}
+	ledAs(t, dir, "s1", func(store *state.Store, _ *consensus.Server, _ consensus.Term) {
+		if n := store.Snapshot().Count(state.Nodes); n != 5 {
+			t.Errorf("%d nodes are left of 20, want 5", n)
+		}
+	})
+	if _, err := consensus.AcceptLoss(dir); err == nil {
+		t.Error("a loss was accepted that there is not")
+	}
+}
+
+// A server of a cluster whose log was cut is refilled, and does not vote before
+// it has all that it had acknowledged.
+func TestACutLogInAClusterIsRefilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, leader := comparing(t, 3)
+		defer c.close()
+		id := c.others(leader.id)[0]
+		cut := cutLog(t, c.folder(id))
+		for range 10 {
+			if err := c.propose(t.Context(), leader.leading().Log); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.converge()
+		c.halt(id)
+		cut()
+		if _, err := consensus.AcceptLoss(c.folder(id)); err == nil {
+			t.Error("the loss was accepted, though other servers have the entries")
+		}
+		if err := consensus.MarkForRefill(c.folder(id)); err != nil {
+			t.Fatal(err)
+		}
+		c.start(id)
+		c.converge()
+		if n := c.at(id).store.Snapshot().Count(state.Nodes); n < 30 {
+			t.Errorf("%d nodes after the refill", n)
+		}
 	})
 }

@@ -116,9 +116,19 @@ func (s *Server) setAside(r *refill) error {
 }
 
 // setAsideKeys reads the keys to keep from the log that was set aside, and the
-// index of its last entry.
+// index of its last entry. The log may be damaged.
 func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error) {
-	log, err := logstore.Open(s.path(setAsideName, "log"), logstore.Options{Logger: s.config.Logger})
+	required := uint64(0)
+	log, err := logstore.Open(s.path(setAsideName, "log"), logstore.Options{Logger: s.config.Logger, Accept: func(_ *logstore.Store, l logstore.Loss) error {
+		required = l.Required
+		return nil
+	}})
+	if errors.Is(err, logstore.ErrDamaged) {
+		brief, failed := logstore.Summarize(s.path(setAsideName, "log"))
+		if failed == nil && brief.Exact {
+			return brief.Keys, max(brief.Last, 1), nil
+		}
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -130,7 +140,7 @@ func (s *Server) setAsideKeys() (keys map[string][]byte, last uint64, err error)
 		}
 	}
 	last, lastErr := lastEntry(log, s.path(setAsideName, "snapshots"))
-	return keys, max(last, 1), errors.Join(err, lastErr, log.Close())
+	return keys, max(last, required, 1), errors.Join(err, lastErr, log.Close())
 }
 
 // lastEntry returns the last entry of a log and of the snapshots in a directory,

@@ -20,6 +20,7 @@ const (
 	Refill       Recovery = iota + 1 // the data is wrong: the leader refills the server
 	CancelRefill                     // the data that was set aside is right after all
 	Alone                            // the server goes on as the only one of its cluster
+	AcceptLoss                       // the only server goes on with a log that ends too early
 )
 
 // Recover changes the data of the stopped server with the data directory of an
@@ -40,6 +41,9 @@ func Recover(dataDir string, what Recovery) (next string, err error) {
 		return "At its next start the server sets its log and snapshots aside and is refilled from the leader.", consensus.MarkForRefill(dir)
 	case CancelRefill:
 		return "At its next start the server uses the log and snapshots that it had set aside.", consensus.CancelRefill(dir)
+	case AcceptLoss:
+		lost, err := consensus.AcceptLoss(dir)
+		return fmt.Sprintf("The server goes on without the last %d entries of its log.", lost), err
 	case Alone:
 		peers, err := consensus.PeersOf(dir)
 		if err != nil {

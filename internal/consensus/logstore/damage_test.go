@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -142,30 +143,88 @@ func (w written) after(t *testing.T, harm func(dir string)) (n int, refusal erro
 	return int(last), nil
 }
 
-// TestTornTailIsCut cuts the newest log file at every byte of its end, and at
-// every 512 bytes of its last 64 KiB: what was wholly before the cut is there.
+// cuts are where a torn end is tried: at every byte of the end of the newest log
+// file, and at every 512 bytes of its last 64 KiB.
+func (w written) cuts() (out []int64) {
+	end := w.ends[len(w.ends)-1]
+	for d := int64(0); d <= 4096; d += int64(every(67, 1)) {
+		out = append(out, end-d)
+	}
+	for d := int64(0); d <= 64<<10; d += int64(every(5120, 512)) {
+		out = append(out, max(end-d, 0))
+	}
+	return out
+}
+
+// cut ends the newest log file of a directory at an offset. After a power cut
+// the file synced may know nothing of this session.
+func cut(t *testing.T, dir string, at int64, power bool) {
+	t.Helper()
+	if err := os.Truncate(newestLog(t, dir), at); err != nil {
+		t.Fatal(err)
+	}
+	if power {
+		if err := os.WriteFile(filepath.Join(dir, "synced"), make([]byte, 1024), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCutTailIsRefused cuts a log whose end was acknowledged, between two
+// appends and in the middle of one: nothing of it may be missing. Only if the
+// operator accepts the loss the log goes on with what is left.
+func TestCutTailIsRefused(t *testing.T) {
+	w := write(t, 60, func(i int) int { return []int{10, 700, 4000}[i%3] })
+	last := w.ends[len(w.ends)-1]
+	for _, at := range append(w.cuts(), w.ends[40:]...) {
+		if _, refusal := w.after(t, func(dir string) { cut(t, dir, at, false) }); at < last && refusal == nil {
+			t.Fatalf("cut at %d of %d: the log goes on without what was acknowledged", at, last)
+		}
+	}
+	dir := filepath.Join(scratch(t), "copy")
+	if err := os.CopyFS(dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	cut(t, dir, w.ends[71], false)
+	_, err := Open(dir, quiet())
+	if want := "the log must reach entry 100, which was on disk, but ends with 72"; !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), want) {
+		t.Fatalf("refused with: %v\nwant: %s", err, want)
+	}
+	if got, err := Summarize(dir); err != nil || got.Last != 100 || !got.Exact || len(got.Keys) != 1 {
+		t.Errorf("the summary is %+v, %v", got, err)
+	}
+	o := quiet()
+	o.Accept = func(s *Store, l Loss) error {
+		has(t, s, w.logs[:72]) // the store can be read meanwhile
+		return fmt.Errorf("%d of %d", l.Last, l.Required)
+	}
+	if _, err := Open(dir, o); err == nil || err.Error() != "72 of 100" {
+		t.Errorf("not accepted: %v", err)
+	}
+	o.Accept = func(*Store, Loss) error { return nil }
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = open(t, dir) // what was accepted once is not asked again
+	defer s.Close()
+	has(t, s, w.logs[:72])
+}
+
+// TestTornTailIsCut cuts the log as a power cut may leave it that happened
+// before the end was acknowledged: what was wholly before the cut is there.
 func TestTornTailIsCut(t *testing.T) {
 	w := write(t, 60, func(i int) int { return []int{10, 700, 4000}[i%3] })
 	end := w.ends[len(w.ends)-1]
-	cuts := []int64{}
-	for d := int64(0); d <= 4096; d += int64(every(67, 1)) {
-		cuts = append(cuts, end-d)
-	}
-	for d := int64(0); d <= 64<<10; d += int64(every(5120, 512)) {
-		cuts = append(cuts, max(end-d, 0))
-	}
-	for _, cut := range cuts {
-		n, refusal := w.after(t, func(dir string) {
-			if err := os.Truncate(newestLog(t, dir), cut); err != nil {
-				t.Fatal(err)
-			}
-		})
+	for _, cutAt := range w.cuts() {
+		n, refusal := w.after(t, func(dir string) { cut(t, dir, cutAt, true) })
 		want := 0
-		for want < len(w.ends) && w.ends[want] <= cut {
+		for want < len(w.ends) && w.ends[want] <= cutAt {
 			want++
 		}
 		if refusal != nil || n != want {
-			t.Fatalf("cut at %d of %d: %d entries, want %d (%v)", cut, end, n, want, refusal)
+			t.Fatalf("cut at %d of %d: %d entries, want %d (%v)", cutAt, end, n, want, refusal)
 		}
 	}
 }
@@ -174,9 +233,7 @@ func TestTornTailIsCut(t *testing.T) {
 // crash left unfinished.
 func TestTornTailIsLogged(t *testing.T) {
 	w := write(t, 10, func(int) int { return 2000 })
-	if err := os.Truncate(newestLog(t, w.dir), w.ends[len(w.ends)-1]-500); err != nil {
-		t.Fatal(err)
-	}
+	cut(t, w.dir, w.ends[len(w.ends)-1]-500, true)
 	var said bytes.Buffer
 	s, err := Open(w.dir, Options{Logger: newLogger(&said)})
 	if err != nil {
@@ -184,7 +241,7 @@ func TestTornTailIsLogged(t *testing.T) {
 	}
 	defer s.Close()
 	has(t, s, w.logs[:len(w.logs)-1])
-	if !strings.Contains(said.String(), "removed an append that a crash left unfinished") || !strings.Contains(said.String(), "last=49") {
+	if !strings.Contains(said.String(), "removed an append that is incomplete, as a crash leaves it") || !strings.Contains(said.String(), "last=49") {
 		t.Fatalf("said:\n%s", said.String())
 	}
 }

@@ -196,7 +196,10 @@ func (s *Store) append(logs []*raft.Log) error {
 		}
 	}
 	s.bytes += uint64(total)
-	return s.commit(b)
+	if err := s.commit(b); err != nil {
+		return err
+	}
+	return s.noteSynced(synced{at, logs[len(logs)-1].Index})
 }
 
 // putEntry adds an entry to a batch.

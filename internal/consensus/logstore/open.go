@@ -54,6 +54,10 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
+	reached, err := readSynced(s.disk, s.dir)
+	if err != nil {
+		return fmt.Errorf("raft log in %s: %w", s.dir, err)
+	}
 	if err := s.openEngine(db, true); err != nil {
 		return err
 	}
@@ -61,7 +65,14 @@ func (s *Store) open() error {
 	if err != nil {
 		return err
 	}
-	if err := s.judgeTail(raw, seen); err != nil {
+	loss, err := s.shortfall(reached)
+	if err == nil {
+		err = s.judge(loss)
+	}
+	if err == nil && loss.Last >= loss.Required { // otherwise the operator accepted the loss
+		err = s.judgeTail(raw, seen)
+	}
+	if err != nil {
 		return err
 	}
 	return s.begin()
@@ -235,13 +246,9 @@ func (w *walker) step(key, value []byte) (stamp, error) {
 	return at, nil
 }
 
-// compare compares the entries found with meta.
+// compare compares the begin of the log with meta; shortfall does the end.
 func (s *Store) compare() error {
-	m := &s.meta
-	switch {
-	case s.last < m.Last:
-		return s.damaged("the log must reach entry %d, but ends with %d", m.Last, s.last)
-	case s.last != 0 && m.First != 0 && s.first > m.First:
+	if m := &s.meta; s.last != 0 && m.First != 0 && s.first > m.First {
 		return s.damaged("the log must begin with entry %d, but begins with %d", m.First, s.first)
 	}
 	return nil
@@ -259,7 +266,7 @@ func (s *Store) judgeTail(raw, seen stamp) error {
 	case raw.session != s.meta.Session || lost <= 0:
 		return nil
 	case lost == 1:
-		s.log.Warn("raft log: removed an append that a crash left unfinished; it was never acknowledged", "dir", s.dir, "last", s.last)
+		s.log.Warn("raft log: removed an append that is incomplete, as a crash leaves it", "dir", s.dir, "last", s.last)
 		return nil
 	default:
 		return s.damaged("the log ends with entry %d, but %d later appends were written after it", s.last, lost)
@@ -281,7 +288,10 @@ func (s *Store) begin() error {
 	m.First, m.Last, m.Seq = s.first, s.last, 0
 	m.Session++
 	s.keys = m.Keys
-	if err := s.putMeta(m); err != nil {
+	if err := s.openSynced(); err != nil {
+		return err
+	}
+	if err := s.putMeta(m); err != nil { // syncs the directory, too
 		return err
 	}
 	s.bytes = 0

@@ -11,13 +11,14 @@
 //     and every later call returns that first error. What is on disk is what a
 //     crash at that moment would have left. A failed sync is not retried.
 //   - Open finds everything that was acknowledged, or fails with an error of one
-//     line. The only thing it removes is a batch that a crash left half-written,
-//     which was never acknowledged. Every entry is read and checked by Open, and
-//     again whenever it is read.
+//     line: see synced.go for the one case in which it cannot know. The only thing
+//     it removes is a batch that a crash left half-written. Every entry is read
+//     and checked by Open, and again whenever it is read.
 //   - The log has no gaps: an append continues it, a deletion is at its ends.
 //
 // A directory holds the file meta, which states the format, the vote and which
-// entries must exist, and the directory db, which is the engine's.
+// entries must exist, the file synced, which states how far the log was on disk,
+// and the directory db, which is the engine's.
 //
 // It leaves to others: watching for free space and hanging disks, taking
 // snapshots, and stopping the server when Failed is closed.
@@ -46,6 +47,9 @@ var errClosed = errors.New("the raft log is closed")
 // Options are the options of Open.
 type Options struct {
 	Logger *slog.Logger // nil: slog.Default()
+	// Accept is asked before Open goes on with a log that ends too early, which
+	// it can read. An error keeps the log as it is. nil refuses such a log.
+	Accept func(*Store, Loss) error
 
 	fs vfs.FS // nil: the operating system's; tests pass one that fails
 }
@@ -58,10 +62,13 @@ type Store struct {
 	db   *pebble.DB
 	lock *pebble.Lock
 
+	accept func(*Store, Loss) error // see Options
+
 	writing sync.Mutex // held through each write; guards the fields below
 	meta    meta       // as on disk
 	seq     uint64     // number of the last batch of this session
 	bytes   uint64     // written to the log since Open
+	synced  vfs.File   // the file of that name
 
 	mu     sync.RWMutex // held while the engine is read; guards the fields below
 	first  uint64       // 0 if the log is empty
@@ -87,7 +94,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if o.fs == nil {
 		o.fs = vfs.Default
 	}
-	s := &Store{dir: dir, log: o.Logger, disk: newFailStop(o.fs)}
+	s := &Store{dir: dir, log: o.Logger, disk: newFailStop(o.fs), accept: o.Accept}
 	err := s.open()
 	if cause := s.disk.Err(); cause != nil {
 		err = s.failure(cause) // any other error follows from this one
@@ -127,7 +134,7 @@ func (s *Store) failure(cause error) error {
 
 // damaged returns an error of one line that tells the operator what to do.
 func (s *Store) damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s; rebuild this server from its peers or from a snapshot", ErrDamaged, s.dir, oneLine(fmt.Sprintf(format, args...)))
+	return fmt.Errorf("%w: %s: %s; rebuild this server from its peers or from a snapshot, or see the command \"operator raft recover\"", ErrDamaged, s.dir, oneLine(fmt.Sprintf(format, args...)))
 }
 
 // Close closes the store. Everything acknowledged is on disk already.
@@ -151,6 +158,9 @@ func (s *Store) shut() error {
 		if err := s.db.Close(); err != nil && s.disk.Err() == nil {
 			errs = append(errs, fmt.Errorf("close raft log in %s: %w", s.dir, err))
 		}
+	}
+	if s.synced != nil {
+		errs = append(errs, s.synced.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
