@@ -142,6 +142,9 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 		}
 		return cmp.Compare(b.CreateIndex, a.CreateIndex)
 	})
+	if len(list) > 1 {
+		fmt.Fprintf(c.Err, "Showing allocation %s (%s) on node %s, one of %d of job %q\n", list[0].ID.Short(), clean(list[0].Name), clean(list[0].NodeName), len(list), j.ID)
+	}
 	return c.findAlloc(ctx, list[0].ID.String())
 }
 

@@ -49,14 +49,14 @@ func reasons(m *berth.AllocMetric) (out []string) {
 	reported := len(m.Shortages) > 0
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
 		if !reported {
-			add("Dimension %q exhausted on %d nodes", d, m.DimensionExhausted[d])
+			add("Dimension %q exhausted on %s", d, plural(m.DimensionExhausted[d], "node"))
 		}
 	}
 	for _, c := range most(m.ClassFiltered) {
-		add("Class %q filtered %d nodes", c, m.ClassFiltered[c])
+		add("Class %q filtered %s", c, plural(m.ClassFiltered[c], "node"))
 	}
 	for _, c := range most(m.ConstraintFiltered) {
-		add("Constraint %q filtered %d nodes", c, m.ConstraintFiltered[c])
+		add("Constraint %q filtered %s", c, plural(m.ConstraintFiltered[c], "node"))
 	}
 	if len(out) == 0 {
 		out = append(out, "* "+noNodes(m))

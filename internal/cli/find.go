@@ -42,10 +42,18 @@ func telling(prefix, id string) string {
 	return short(id, false)
 }
 
+// article puts "a" or "an" before a noun.
+func article(noun string) string {
+	if strings.ContainsRune("aeio", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // prefixOf checks the prefix of an ID.
 func prefixOf(what, text string) error {
 	if _, err := berth.ParseIDPrefix(text); err != nil {
-		return berth.Errorf(berth.Invalid, "%q is not an ID or prefix of an %s: IDs are hexadecimal digits with dashes after the 8th, 12th, 16th and 20th", text, what)
+		return berth.Errorf(berth.Invalid, "%q is not an ID or prefix of %s: IDs are hexadecimal digits with dashes after the 8th, 12th, 16th and 20th", text, article(what))
 	}
 	return nil
 }

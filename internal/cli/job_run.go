@@ -105,9 +105,15 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		}
 		return c.show(p)
 	}
-	return c.monitor(ctx, out.EvalID, monitorOptions{
+	err = c.monitor(ctx, out.EvalID, monitorOptions{
 		verbose: *r.verbose, settle: true, job: f.job.ID, namespace: f.job.Namespace,
 	})
+	if err != nil {
+		c.suggest("job explain " + string(f.job.ID))
+	} else {
+		c.suggest("job status "+string(f.job.ID), "alloc logs -job "+string(f.job.ID))
+	}
+	return err
 }
 
 // register registers the job. If a job with its ID is being deleted, it waits

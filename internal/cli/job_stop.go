@@ -119,6 +119,13 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	o := monitorOptions{verbose: *s.verbose, job: j.ID, namespace: j.Namespace}
 	if !out.EvalID.IsZero() {
 		err = c.monitor(ctx, out.EvalID, o)
+	} else {
+		// Periodic and parameterized jobs have nothing to evaluate.
+		done := "stopped"
+		if *s.purge {
+			done = "purged"
+		}
+		_, err = fmt.Fprintf(c.Out, "Job %q is %s\n", j.ID, done)
 	}
 	if err != nil || *s.how != string(berth.Foreground) {
 		return err

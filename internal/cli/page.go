@@ -23,6 +23,17 @@ func (c *call) show(p *page) error {
 	return err
 }
 
+// suggest prints commands that are likely to come next. Only people at a terminal
+// see them: what scripts read stays the same.
+func (c *call) suggest(commands ...string) {
+	if !c.bold {
+		return
+	}
+	for _, s := range commands {
+		fmt.Fprintf(c.Err, "Next: %s %s\n", c.Name, clean(s))
+	}
+}
+
 // heading begins a section.
 func (p *page) heading(s string) {
 	p.gap()

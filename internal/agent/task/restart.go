@@ -26,6 +26,9 @@ func (w Window) Next(p *berth.RestartPolicy, now time.Time, chance float64) (nex
 		return w, p.Delay + time.Duration(chance*float64(p.Delay)/4), true, "restart within policy"
 	}
 	limit := fmt.Sprintf("%d restarts in %v are allowed and used up", p.Attempts, p.Interval)
+	if p.Attempts == 1 {
+		limit = fmt.Sprintf("1 restart in %v is allowed and used up", p.Interval)
+	}
 	if p.Mode == berth.RestartDelay {
 		return w, w.Start.Add(p.Interval).Sub(now), true, limit + "; waiting for the interval to end"
 	}
