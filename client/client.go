@@ -1,6 +1,7 @@
 // Package client calls the operations of package op on an agent over HTTP. It
-// returns exactly what the agent answered: it retries nothing, follows no
-// redirect, and keeps the kind that the server gave an error.
+// returns exactly what the agent answered: it follows no redirect and keeps the
+// kind that the server gave an error. It sends a request again only if the agent
+// is too busy for it (429 with Retry-After) and thus has done nothing.
 package client
 
 import (
@@ -8,14 +9,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"berth"
+	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -116,10 +120,43 @@ func (c *Client) Address() string { return c.config.Address }
 // Close closes idle connections. The client can still be used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// Limits of sending a request again.
+const (
+	maxSends  = 6 // the first one included
+	maxResend = 10 * time.Second
+)
+
+// send sends a request, and sends it again as long as the agent is too busy for
+// it and says when to come back. An agent that does so has done nothing.
+func (c *Client) send(r *http.Request) (*http.Response, error) {
+	for n := 1; ; n++ {
+		resp, err := c.http.Do(r)
+		if err != nil || n == maxSends || resp.StatusCode != http.StatusTooManyRequests || r.Body != nil && r.GetBody == nil {
+			return resp, err
+		}
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if err != nil || seconds < 0 {
+			return resp, nil
+		}
+		again := r.Clone(r.Context())
+		if r.GetBody != nil {
+			if again.Body, err = r.GetBody(); err != nil {
+				return resp, nil
+			}
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, maxErrorText)
+		resp.Body.Close()
+		if err := rest.For(r.Context(), min(time.Duration(seconds)*time.Second, maxResend)); err != nil {
+			return nil, err
+		}
+		r = again
+	}
+}
+
 // do sends a request. A status other than success becomes an error. On success
 // the caller must close the body.
 func (c *Client) do(r *http.Request, info *op.Info) (*http.Response, error) {
-	resp, err := c.http.Do(r)
+	resp, err := c.send(r)
 	if err != nil {
 		return nil, c.unreachable(r.Context(), err)
 	}

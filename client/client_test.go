@@ -376,3 +376,45 @@ func TestStreamsEnd(t *testing.T) {
 		t.Error("a frame that is none was taken")
 	}
 }
+
+// A request that the agent is too busy for is sent again, with its body, when
+// the agent says so. It ends with the context, and after six times.
+func TestABusyAgentIsAskedAgain(t *testing.T) {
+	var bodies []string
+	busy, after := 2, "0"
+	c := serve(t, client.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bodies = append(bodies, string(body)); len(bodies) > busy {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, "{}")
+			return
+		}
+		if after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		io.WriteString(w, "busy")
+	})
+	call := func(ctx context.Context) error {
+		bodies = nil
+		_, _, err := client.Call(ctx, c, op.Parse, op.ParseJob{JobHCL: "text"})
+		return err
+	}
+	if err := call(t.Context()); err != nil || len(bodies) != 3 || bodies[0] != bodies[2] || !strings.Contains(bodies[2], "text") {
+		t.Errorf("%v, %q", err, bodies)
+	}
+	busy = 100
+	if err := call(t.Context()); berth.KindOf(err) != berth.Limited || len(bodies) != 6 {
+		t.Errorf("after %d requests: %v", len(bodies), err)
+	}
+	after = "" // as for one who has too many connections: coming again would not help
+	if err := call(t.Context()); berth.KindOf(err) != berth.Limited || len(bodies) != 1 {
+		t.Errorf("after %d requests: %v", len(bodies), err)
+	}
+	after = "3600"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}

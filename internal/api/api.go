@@ -119,9 +119,10 @@ type Server struct {
 	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
-	intake  *intake    // requests with a body in progress
-	waiting waiting    // blocking queries and streams in progress
-	hashing sync.Mutex // held while a state is hashed: one at a time is enough work
+	admission admission  // writes of users that wait for the log
+	intake    *intake    // requests with a body in progress
+	waiting   waiting    // blocking queries and streams in progress
+	hashing   sync.Mutex // held while a state is hashed: one at a time is enough work
 }
 
 // New returns a server of every operation.

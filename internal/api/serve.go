@@ -57,9 +57,13 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 			// The limit is for taking in the request, not for waiting on the
 			// answer of a blocking query.
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
-			r.Body = &unhurried{ReadCloser: r.Body, then: func() { http.NewResponseController(w).SetReadDeadline(time.Time{}) }}
-			if r.ContentLength == 0 {
+			read := func() {
 				http.NewResponseController(w).SetReadDeadline(time.Time{})
+				requestRead(r.Context())
+			}
+			r.Body = &unhurried{ReadCloser: r.Body, then: read}
+			if r.ContentLength == 0 {
+				read()
 			}
 			h.ServeHTTP(w, r)
 		}),
@@ -67,10 +71,13 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		// A query that waits must end when the server does.
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ConnContext: withProgress,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return withConn(withProgress(ctx, c), c) },
 	}
 	var silent silent
-	srv.ConnState = silent.note
+	srv.ConnState = func(c net.Conn, state http.ConnState) {
+		silent.note(c, state)
+		noteRequest(c, state)
+	}
 	port := limited(ln, l, log)
 	defer port.refusals.Wait()
 	ended := make(chan error, 1)
@@ -189,7 +196,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		connsLimit.Use(int64(l.gate.Open()), int64(l.gate.Most))
 		switch verdict {
 		case accept.Admitted:
-			return in, nil
+			return &lingerConn{Conn: in, raw: c, listener: l}, nil
 		case accept.HostFull:
 			connsPerAddrLimit.Use(int64(l.gate.PerHost), int64(l.gate.PerHost), "address", c.RemoteAddr())
 			connsPerAddrLimit.Refuse("address", c.RemoteAddr())

@@ -170,12 +170,17 @@ func tryWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	}
 	o := Outcome{Index: c.Index}
 	if len(c.Commands) > 0 {
+		leave, refused := s.admission.enter(info, who)
+		if refused != nil {
+			return out, 0, false, refused
+		}
 		o.Index, err = commit(ctx, leader, c.Commands, c.Apart)
 		// Nothing was proposed: the log refused the command before it was
 		// written.
 		if c.Older != nil && errors.Is(err, state.ErrLogVersion) {
 			o.Index, err = commit(ctx, leader, c.Older, false)
 		}
+		leave()
 	}
 	// What this answer tells is committed, so that the next request sees it, too.
 	o.After = s.Store.Snapshot()

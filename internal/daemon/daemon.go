@@ -66,6 +66,7 @@ func New(conf Config) (*Daemon, error) {
 		return nil, err
 	}
 	limit.LogTo(conf.Log)
+	limitMemoryOnce(conf.Log)
 	d := &Daemon{conf: conf, log: conf.Log, ports: accept.Divide(accept.Descriptors()), started: time.Now()}
 	if err := d.open(); err != nil {
 		d.close()
