@@ -78,3 +78,10 @@ func (c *deadlines) Pop() any {
 	c.items = c.items[:n]
 	return d
 }
+
+// shorten lets a node's deadline come no later than at.
+func (c *deadlines) shorten(id berth.NodeID, at time.Time) {
+	if d := c.byNode[id]; d != nil && d.at.After(at) {
+		c.set(id, at)
+	}
+}

@@ -23,7 +23,7 @@ type Options struct {
 	MinTTL      time.Duration // the shortest time between two heartbeats
 	MaxPerSec   float64       // heartbeats per second that the servers want to handle
 	Grace       time.Duration // added before a node is given up
-	FailoverTTL time.Duration // the time that nodes get when a term begins
+	FailoverTTL time.Duration // the time that nodes get when a term begins, unless half of them are heard sooner
 	Limiter     Limiter
 }
 
@@ -45,6 +45,7 @@ type Monitor struct {
 	deadlines deadlines
 	limiter   limiter
 	presence  presence
+	failover  failover // how long nodes have that did not reach this leader yet
 	// changing holds the nodes whose change of status is being committed. The
 	// channel is closed afterwards.
 	changing map[berth.NodeID]chan struct{}
@@ -96,7 +97,7 @@ func (m *Monitor) hear(id berth.NodeID) (ttl time.Duration, changing <-chan stru
 	ttl = base + mathrand.N(base)
 	m.deadlines.set(id, now.Add(ttl+m.opts.Grace))
 	m.limiter.contacted(id, now)
-	if m.deadlines.items[0].node == id {
+	if m.failover.heard(id, now) || m.deadlines.items[0].node == id {
 		select {
 		case m.poke <- struct{}{}:
 		default:
@@ -116,8 +117,11 @@ func (m *Monitor) base(nodes int) time.Duration {
 // server first. The previous leader may have given a node the longest TTL a
 // moment ago.
 func (m *Monitor) patience(nodes int) time.Duration {
-	return max(m.opts.FailoverTTL, 2*m.base(nodes)+m.opts.Grace)
+	return max(m.opts.FailoverTTL, m.longest(nodes))
 }
+
+// longest is the longest that a node can be silent before it is given up.
+func (m *Monitor) longest(nodes int) time.Duration { return 2*m.base(nodes) + m.opts.Grace }
 
 // Run gives up nodes that are silent, until ctx ends or the log is lost.
 func (m *Monitor) Run(ctx context.Context) error {
@@ -150,14 +154,20 @@ func (m *Monitor) begin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
-	patience := m.patience(snap.Count(state.Nodes))
+	count := snap.Count(state.Nodes)
+	patience := m.patience(count)
+	m.failover = failover{unheard: map[berth.NodeID]bool{}, normal: now.Add(m.longest(count)), limit: m.opts.Limiter}
 	for n := range snap.Nodes() {
 		switch _, heard := m.deadlines.byNode[n.ID]; {
-		case heard || n.Status == berth.NodeDown:
+		case n.Status == berth.NodeDown:
+		case heard:
+			m.failover.all++
 		case n.Status == berth.NodeDisconnected:
 			m.deadlines.set(n.ID, lookAgain(now, awaited(snap, n, now)))
 		default:
 			m.deadlines.set(n.ID, now.Add(patience))
+			m.failover.unheard[n.ID] = true
+			m.failover.all++
 		}
 	}
 }
@@ -241,7 +251,11 @@ func (m *Monitor) stage(now time.Time) (pending *state.Pending, changing []berth
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.returned(now)
+	shorter := m.shortenFailover(now)
 	expired, again := m.deadlines.expired(now)
+	if !shorter.IsZero() && (again.IsZero() || shorter.Before(again)) {
+		again = shorter
+	}
 	if len(expired) == 0 && len(m.limiter.held) == 0 {
 		return nil, nil, again, nil
 	}

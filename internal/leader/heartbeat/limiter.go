@@ -34,6 +34,11 @@ const (
 	batches = 100
 )
 
+// many reports whether n of all nodes are silent because of a mass failure.
+func (b *Limiter) many(n, all int) bool {
+	return n >= fewNodes && (b.Nodes > 0 && n > max(b.Nodes, all/batches) || b.Share > 0 && float64(n) > b.Share*float64(all))
+}
+
 // limiter holds the nodes that are silent and not given up yet.
 type limiter struct {
 	Limiter
@@ -97,7 +102,7 @@ func (b *limiter) judge(heard int, now time.Time) (began bool) {
 		b.silent = b.silent[1:]
 	}
 	n, all := len(b.silent), heard+len(b.silent)
-	many := n >= fewNodes && (b.Nodes > 0 && n > max(b.Nodes, all/batches) || b.Share > 0 && float64(n) > b.Share*float64(all))
+	many := b.many(n, all)
 	was := b.on
 	b.on = many || b.on && len(b.held) > 0
 	switch {

@@ -84,6 +84,7 @@ func (m *Monitor) returned(now time.Time) {
 	}
 	m.deadlines.shift(stopped, least)
 	m.limiter.postpone(now)
+	m.failover.unheard = nil
 }
 
 // shift moves all deadlines by d, and to least if they would be before it.
