@@ -16,7 +16,7 @@ func systemGCCommand() *command {
 		name: "system gc", synopsis: "Run garbage collection now",
 		example: "system gc",
 		help: `Deletes evaluations, allocations, jobs, deployments and nodes that have ended and are no longer needed, without waiting for the
-			usual age thresholds, and prints how many were deleted. Nothing that is running is affected, nor is the state that it depends on,
+			usual age thresholds, and objects that deleted stream jobs left behind, and prints how many were deleted. Nothing that is running is affected, nor is the state that it depends on,
 			such as which allocations of a batch job have finished.`,
 		setup: func(*flags) action { return systemGC },
 	}

@@ -30,6 +30,9 @@ type Collected struct {
 	// Delete lists the rows to delete, in this order: rows in a later command
 	// can keep rows in an earlier one alive.
 	Delete []*state.DeleteRows
+	// Orphans are the deletions of objects that deleted stream jobs left to
+	// themselves. They follow the rows.
+	Orphans []*state.DeleteResource
 	// More reports that there was more to delete than the limit allows.
 	More bool
 }
@@ -41,12 +44,12 @@ type Collected struct {
 // most; a job and what belongs to it is never split.
 func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) Collected {
 	c := newCollector(snap, ages, force, now, most)
-	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
+	for _, step := range c.steps() {
 		if !step() {
-			return Collected{c.cut(), true}
+			return Collected{c.cut(), c.left, true}
 		}
 	}
-	return Collected{Delete: c.cut()}
+	return Collected{Delete: c.cut(), Orphans: c.left}
 }
 
 // Collectable reports whether a core evaluation would delete anything besides
@@ -54,7 +57,7 @@ func Collect(snap *state.Snapshot, ages Ages, force bool, now time.Time, most in
 func Collectable(snap *state.Snapshot, ages Ages, now time.Time) bool {
 	c := newCollector(snap, ages, false, now, 1)
 	c.skipCore = true
-	for _, step := range []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes} {
+	for _, step := range c.steps() {
 		if !step() || c.chosen > 0 {
 			return true
 		}
@@ -73,6 +76,7 @@ type collector struct {
 	limit    int      // rows after which to stop
 	chosen   int      // rows so far
 	bundles  []bundle // in the order in which they were found
+	left     []*state.DeleteResource
 }
 
 // bundle is a set of rows that go into the same command if it can hold them.
@@ -82,6 +86,12 @@ type bundle []func(*state.DeleteRows)
 // rows.
 func newCollector(snap *state.Snapshot, ages Ages, force bool, now time.Time, most int) *collector {
 	return &collector{sweep: state.NewSweep(snap), ages: ages, force: force, now: now.UnixNano(), limit: most}
+}
+
+// steps returns the choices in their order. Each reports whether it looked at all
+// rows.
+func (c *collector) steps() []func() bool {
+	return []func() bool{c.jobs, c.allocs, c.evals, c.deployments, c.nodes, c.orphans}
 }
 
 // oldEnough reports whether an object that ended at that time has reached its
@@ -233,6 +243,22 @@ func (c *collector) nodes() bool {
 	})
 }
 
+// orphans chooses objects that deleted stream jobs left to themselves and that
+// nothing uses any more. They have no age: they go when the last allocation that
+// they belonged to is deleted, which has one.
+func (c *collector) orphans() bool {
+	for r := range c.sweep.OrphanedResources() {
+		if c.sweep.Orphan(r) != "" {
+			continue
+		}
+		c.left = append(c.left, &state.DeleteResource{UID: r.UID, Propagation: berth.Background, Now: c.now})
+		if c.chosen++; c.full() {
+			return false
+		}
+	}
+	return true
+}
+
 // cut packs the chosen rows into commands that stay within [state.MaxDeletes].
 func (c *collector) cut() (out []*state.DeleteRows) {
 	var d *state.DeleteRows
@@ -252,7 +278,7 @@ func (c *collector) cut() (out []*state.DeleteRows) {
 }
 
 // Tally counts deleted rows.
-type Tally struct{ Jobs, Allocs, Evals, Deployments, Nodes int }
+type Tally struct{ Jobs, Allocs, Evals, Deployments, Nodes, Objects int }
 
 // Add counts the rows of a command.
 func (t *Tally) Add(d *state.DeleteRows) {
@@ -271,7 +297,7 @@ func (t Tally) String() string {
 		one, many string
 	}{
 		{t.Jobs, "job", "jobs"}, {t.Allocs, "allocation", "allocations"}, {t.Evals, "evaluation", "evaluations"},
-		{t.Deployments, "deployment", "deployments"}, {t.Nodes, "node", "nodes"},
+		{t.Deployments, "deployment", "deployments"}, {t.Nodes, "node", "nodes"}, {t.Objects, "orphaned object", "orphaned objects"},
 	} {
 		switch {
 		case x.n == 1:

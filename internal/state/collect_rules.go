@@ -38,6 +38,7 @@ type holds struct {
 	// zombies are the launches of processing elements that are kept for
 	// inspection.
 	zombies map[berth.UID][]uint64
+	orphans []berth.AllocID // that an earlier incarnation left
 }
 
 // holder is the name of an instance. Several allocations may have had it, one
@@ -136,6 +137,22 @@ func (w *Sweep) Alloc(a *berth.Alloc) (why string) {
 		}
 	}
 	w.allocs[a.ID] = true
+	return ""
+}
+
+// Orphan takes an object that its job left to itself, once nothing of that job
+// needs it: no orphaned allocation of the job's name is there any more. Until
+// then an exclusive pool keeps its nodes for what runs there, and people can see
+// what an allocation belonged to.
+func (w *Sweep) Orphan(r *berth.Object) (why string) {
+	if !r.Owner.IsZero() {
+		return "its job owns it"
+	}
+	for _, id := range w.of(r.Job).orphans {
+		if !w.allocs[id] {
+			return "allocation " + id.String() + " belongs to what its job left"
+		}
+	}
 	return ""
 }
 
@@ -242,6 +259,9 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 		if w.Zombie(a) {
 			ref := a.Rest().PE
 			h.zombies[ref.UID] = append(h.zombies[ref.UID], ref.Launch)
+		}
+		if a.Orphaned {
+			h.orphans = append(h.orphans, a.ID)
 		}
 		// Names belong to the present incarnation only.
 		if j == nil || a.Job.UID != j.UID || a.Orphaned {

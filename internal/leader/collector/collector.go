@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"berth"
@@ -136,6 +137,9 @@ func (w *Worker) collect(ctx context.Context, d *berth.Delivery) error {
 		// at a newer state.
 		c := schedule.Collect(snap, w.opts.Ages, force, time.Now(), mostRows)
 		whole, err := w.delete(ctx, d, c.Delete, &done)
+		if err == nil && whole {
+			whole, err = w.deleteOrphans(ctx, d, c.Orphans, &done)
+		}
 		if err != nil {
 			return err
 		}
@@ -178,6 +182,32 @@ func (w *Worker) delete(ctx context.Context, d *berth.Delivery, cmds []*state.De
 			return false, err
 		default:
 			w.Logger.Info("a deletion was refused; looking again", "eval", d.Eval.ID, "reason", err)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// deleteOrphans deletes objects that nothing uses any more, in batches, so
+// that others are not held up. One that is gone meanwhile, by a user, makes it
+// return false.
+func (w *Worker) deleteOrphans(ctx context.Context, d *berth.Delivery, cmds []*state.DeleteResource, done *schedule.Tally) (whole bool, err error) {
+	for list := range slices.Chunk(cmds, state.MaxResources) {
+		if err := w.queue.Extend(d.Eval.ID, d.Token, true); err != nil {
+			return false, err
+		}
+		batch := make([]state.Command, len(list))
+		for i, c := range list {
+			batch[i] = c
+		}
+		_, err := w.log.Propose(ctx, batch...)
+		switch {
+		case err == nil:
+			done.Objects += len(list)
+		case berth.KindOf(err) == "":
+			return false, err
+		default:
+			w.Logger.Info("the deletion of orphaned objects was refused; looking again", "eval", d.Eval.ID, "reason", err)
 			return false, nil
 		}
 	}
