@@ -86,7 +86,8 @@ func hasController(list, name string) bool {
 	return false
 }
 
-// readBytes returns the number in a file; 0 if there is none, as for "max".
+// readBytes returns the number in a file. It returns 0 for a file without a number,
+// such as "max", and for a missing file.
 func readBytes(root fs.FS, name string) int64 {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
