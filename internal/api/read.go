@@ -6,6 +6,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/state"
+	"berth/internal/wire"
 	"berth/op"
 )
 
@@ -110,11 +111,18 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 		if done, _ := run(true); done {
 			return out, meta, err
 		}
-		if watch.Wait(ctx) != nil {
+		if idle(ctx, watch) != nil {
 			run(false) // nothing newer: the same answer again
 			return out, meta, err
 		}
 	}
+}
+
+// idle waits for a change. An agent's call does not count as one in progress
+// meanwhile.
+func idle(ctx context.Context, watch *state.Watch) error {
+	defer wire.Idle(ctx)()
+	return watch.Wait(ctx)
 }
 
 // admit checks a read. It returns once this server knows everything that was

@@ -308,7 +308,7 @@ func follow[Out any](ctx context.Context, s *Server, who Caller, f *Follow[Out],
 	watch := s.Store.Watch(f.Keys...)
 	defer watch.Stop()
 	for !f.Look(after, s.Store.Snapshot(), out) {
-		if watch.Wait(ctx) != nil {
+		if idle(ctx, watch) != nil {
 			break
 		}
 	}

@@ -270,6 +270,7 @@ func (s *Server) Leads() bool { return s.term.Load() != nil }
 type sessions struct {
 	mu     sync.Mutex
 	byNode map[berth.NodeID]*wire.Session
+	node   map[*wire.Session]berth.NodeID // the last that each session proved
 }
 
 // authenticated remembers the connection of a node whose agent has authenticated.
@@ -285,23 +286,39 @@ func (s *Server) authenticated(id berth.NodeID, c api.RPC) {
 	if sess == nil {
 		return
 	}
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	if s.sessions.byNode == nil {
-		s.sessions.byNode = map[berth.NodeID]*wire.Session{}
+	s.sessions.keep(id, sess)
+}
+
+// keep remembers the session of a node, until the session ends or the node has
+// another. Two agents with one identity, as on a cloned disk, may take turns.
+func (s *sessions) keep(id berth.NodeID, sess *wire.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byNode == nil {
+		s.byNode, s.node = map[berth.NodeID]*wire.Session{}, map[*wire.Session]berth.NodeID{}
 	}
-	if s.sessions.byNode[id] == sess {
+	before, known := s.node[sess]
+	if known && before != id {
+		s.forget(sess)
+	}
+	s.byNode[id], s.node[sess] = sess, id
+	if known {
 		return
 	}
-	s.sessions.byNode[id] = sess
-	go func() { // ends with the session, which ends with wire.Serve
+	go func() { // one for each session; ends with it, and that with wire.Serve
 		<-sess.Done()
-		s.sessions.mu.Lock()
-		defer s.sessions.mu.Unlock()
-		if s.sessions.byNode[id] == sess {
-			delete(s.sessions.byNode, id)
-		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(sess)
 	}()
+}
+
+// forget removes a session. The caller holds the lock.
+func (s *sessions) forget(sess *wire.Session) {
+	if id := s.node[sess]; s.byNode[id] == sess {
+		delete(s.byNode, id)
+	}
+	delete(s.node, sess)
 }
 
 // of returns the session of a node's agent with this server, nil if it is not

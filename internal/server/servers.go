@@ -30,15 +30,25 @@ type Members interface {
 // dialTimeout is the timeout for dialing another server.
 const dialTimeout = 2 * time.Second
 
-// links holds one session to each other server. A session is opened on first use,
+// sessionsMost is how many sessions are opened to one server. The second and
+// further ones are for calls that the ones before have no streams for.
+const sessionsMost = 8
+
+// link names a session: the nth to a server.
+type link struct {
+	addr string
+	n    int
+}
+
+// links holds the sessions to other servers. A session is opened on first use,
 // and again after it broke.
 type links struct {
 	dialer wire.Dialer
 	region func(addr string) string // region of the server at an address; "" is our own
 
 	mu     sync.Mutex
-	byAddr map[string]*sessionTo // under mu; ended sessions stay until they are asked for
-	closed bool                  // under mu
+	byLink map[link]*sessionTo // under mu; ended sessions stay until they are asked for
+	closed bool                // under mu
 }
 
 // sessionTo is a session, or the attempt to open one.
@@ -48,23 +58,33 @@ type sessionTo struct {
 	err     error
 }
 
-// to returns a session to the server at addr. Its error wraps
-// peer.ErrUnreached.
-func (l *links) to(ctx context.Context, addr string) (*wire.Session, error) {
+// to returns a session to the server at addr, one that is not full if there is
+// one or another may be opened. Its error wraps peer.ErrUnreached.
+func (l *links) to(ctx context.Context, addr string) (s *wire.Session, err error) {
+	for n := range sessionsMost {
+		if s, err = l.nth(ctx, link{addr, n}); err != nil || !s.Full() {
+			break
+		}
+	}
+	return s, err
+}
+
+// nth returns a session, which may be full. Its error wraps peer.ErrUnreached.
+func (l *links) nth(ctx context.Context, which link) (*wire.Session, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return nil, fmt.Errorf("%w: this server is shutting down", peer.ErrUnreached)
 	}
 	// Calls that come while the session is being opened share the attempt.
-	x := l.byAddr[addr]
+	x := l.byLink[which]
 	if x == nil || x.over() {
 		x = &sessionTo{ready: make(chan struct{})}
-		if l.byAddr == nil {
-			l.byAddr = map[string]*sessionTo{}
+		if l.byLink == nil {
+			l.byLink = map[link]*sessionTo{}
 		}
-		l.byAddr[addr] = x
-		go l.dial(x, addr) // ends within dialTime
+		l.byLink[which] = x
+		go l.dial(x, which.addr) // ends within dialTimeout
 	}
 	l.mu.Unlock()
 	select {
@@ -126,7 +146,7 @@ func (l *links) dial(x *sessionTo, addr string) {
 func (l *links) close() {
 	l.mu.Lock()
 	l.closed = true
-	all := l.byAddr
+	all := l.byLink
 	l.mu.Unlock()
 	for _, x := range all {
 		<-x.ready

@@ -48,9 +48,9 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 // callOnce makes a call on an idle stream or on a new one, and keeps the stream
 // for later if it is still in order.
 func (s *Session) callOnce(ctx context.Context, method string, in, out any) error {
-	st, err := s.take()
+	st, err := s.take(ctx, method)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsent, broken(ctx, method, err))
+		return fmt.Errorf("%w: %w", ErrUnsent, err)
 	}
 	stop := s.bound(ctx, st.conn, in)
 	s.hold(st.conn)
@@ -59,7 +59,7 @@ func (s *Session) callOnce(ctx context.Context, method string, in, out any) erro
 	if stopped := stop(); again && stopped {
 		s.put(st)
 	} else {
-		st.conn.Close()
+		s.discard(st)
 	}
 	return s.explain(ctx, method, err)
 }
@@ -106,38 +106,76 @@ func patience(in any) time.Duration {
 	return 0
 }
 
-// take returns an idle stream of the session, or opens one. Give it to put, or
-// close it.
-func (s *Session) take() (*rpcStream, error) {
-	s.mu.Lock()
-	if n := len(s.idle); n > 0 {
-		st := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		s.mu.Unlock()
+// streamsOpened is how many streams one end opens in a session: fewer than the
+// other end takes from a known peer, since that counts a stream until its
+// handler has returned.
+const streamsOpened = streamsKnown * 3 / 4
+
+// Full reports whether a call would have to wait for another one to end.
+func (s *Session) Full() bool { return len(s.slots) == cap(s.slots) && len(s.idle) == 0 }
+
+// take returns an idle stream of the session, or opens one. Give it to put or
+// discard. If the session is full, it waits a while for another call to end. An
+// error means that nothing was sent.
+func (s *Session) take(ctx context.Context, method string) (*rpcStream, error) {
+	select {
+	case st := <-s.idle:
 		return st, nil
+	default:
 	}
-	s.mu.Unlock()
+	st, err := s.slot(ctx, method, s.idle)
+	if st != nil || err != nil {
+		return st, err
+	}
 	conn, err := s.mux.OpenStream()
 	if err != nil {
-		return nil, err
+		<-s.slots
+		return nil, broken(ctx, method, err)
 	}
 	// Replies are not counted in the shared budget: the caller asked for them.
-	st := &rpcStream{conn: conn}
+	st = &rpcStream{conn: conn}
 	st.r.conn, st.r.patient = conn, s.server.cfg.FrameTime
 	return st, nil
 }
 
+// slot waits for the right to open a stream, which is given back by a receive
+// from s.slots, or for an idle one from another call.
+func (s *Session) slot(ctx context.Context, method string, idle <-chan *rpcStream) (*rpcStream, error) {
+	select {
+	case s.slots <- struct{}{}:
+		return nil, nil
+	default:
+	}
+	full := time.NewTimer(s.server.cfg.fullTime)
+	defer full.Stop()
+	select {
+	case s.slots <- struct{}{}:
+		return nil, nil
+	case st := <-idle:
+		return st, nil
+	case <-ctx.Done():
+		return nil, broken(ctx, method, ctx.Err())
+	case <-s.Done():
+		return nil, broken(ctx, method, errSessionEnded)
+	case <-full.C:
+		streamsLimit.Refuse("address", s.peer.Addr)
+		return nil, berth.Errorf(berth.Limited, "%s: %d calls to %s are in progress already: nothing was done, try again later", method, streamsOpened, s.peer.Addr)
+	}
+}
+
 // put keeps a stream for later calls, or closes it if there are enough.
 func (s *Session) put(st *rpcStream) {
-	s.mu.Lock()
-	if len(s.idle) < idleMost {
-		s.idle = append(s.idle, st)
-		st = nil
+	select {
+	case s.idle <- st:
+	default:
+		s.discard(st)
 	}
-	s.mu.Unlock()
-	if st != nil {
-		st.conn.Close()
-	}
+}
+
+// discard closes a stream.
+func (s *Session) discard(st *rpcStream) {
+	st.conn.Close()
+	<-s.slots
 }
 
 // call makes one call. again reports whether the stream can be used for another.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/limit"
 	"berth/internal/msgpack"
 )
 
@@ -174,15 +175,39 @@ func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameRea
 // run calls the handler. Its panic fails the call alone.
 func (s *Server) run(ctx context.Context, m *method, c *Call) (reply any, err error) {
 	defer m.inProcess.Add(-1)
-	if n := m.inProcess.Add(1); n > m.maxCalls {
+	n := m.inProcess.Add(1)
+	callsLimit.Use(n, m.maxCalls, "method", m.name)
+	if n > m.maxCalls {
+		callsLimit.Refuse("method", m.name)
 		return nil, berth.Errorf(berth.Limited, "%s: %d calls are already in progress: try again later", m.name, m.maxCalls)
 	}
 	if err := m.refuses(c.Peer); err != nil {
 		return nil, err
 	}
 	defer s.rescue(m, &err)
-	return m.handle(ctx, c)
+	return m.handle(context.WithValue(ctx, inProgress{}, m), c)
 }
+
+// inProgress is the key of a context for the method whose call it is of.
+type inProgress struct{}
+
+// Idle reports that the call with this context does nothing from now on but wait
+// for something new. Until resume is called, which is always due, it does not
+// count as a call in progress: thousands of agents wait for their allocations.
+// Of any other context Idle does nothing.
+func Idle(ctx context.Context) (resume func()) {
+	m, ok := ctx.Value(inProgress{}).(*method)
+	if !ok {
+		return func() {}
+	}
+	m.inProcess.Add(-1)
+	return func() { m.inProcess.Add(1) }
+}
+
+var callsLimit = limit.Declare(limit.Info{
+	Name: "rpc_calls_per_method", Of: "Calls of one RPC method that are in progress, without those that wait for something new; 65536 of forwarded operations", Unit: limit.Count, Default: 16384,
+	Beyond: "429, and nothing was done",
+})
 
 // rescue turns a handler's panic into an error. It must be deferred directly.
 func (s *Server) rescue(m *method, err *error) {

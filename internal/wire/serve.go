@@ -145,6 +145,38 @@ func (s *Server) serveStream(ctx context.Context, conn net.Conn, peer *Peer, roo
 	return s.serveKind(ctx, first, r, peer)
 }
 
+// errFull is the answer to what a session has no streams for.
+var errFull = berth.Errorf(berth.Limited, "the session has too many calls in progress: nothing was done, try again later")
+
+// refuseStream answers the request on a stream that is beyond the limit. A
+// stream that just ended would leave the caller in doubt about what was done.
+func (s *Server) refuseStream(conn net.Conn, room *share) {
+	r := &frameReader{conn: conn, patient: s.cfg.FrameTime, share: room}
+	defer r.release()
+	r.arm(s.cfg.Handshake)
+	if r.peek() != nil {
+		return
+	}
+	first := r.buf[r.off]
+	r.off++
+	frame, err := r.next(maxHeader, false)
+	if err != nil {
+		return
+	}
+	h, _, err := readHeader(frame, nil)
+	if err != nil {
+		return
+	}
+	if _, err := r.next(argStranger, true); err != nil && berth.KindOf(err) == "" {
+		return
+	}
+	if first == firstRPC {
+		_ = s.reply(r, h, nil, errFull)
+		return
+	}
+	_ = (&Stream{conn: conn, r: r, patient: s.cfg.FrameTime}).finish(errFull)
+}
+
 // serveKind serves what comes after the first byte.
 func (s *Server) serveKind(ctx context.Context, first byte, r *frameReader, peer *Peer) error {
 	defer r.release()

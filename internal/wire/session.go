@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+
+	"berth/internal/limit"
 )
 
 // Session is an open yamux session, at either end: both may call the other.
@@ -26,8 +28,10 @@ type Session struct {
 	seq    atomic.Uint64 // of the last call
 	ended  chan struct{} // closed when serve has returned
 
+	slots chan struct{}   // one for each stream that this end has opened
+	idle  chan *rpcStream // kept for later calls, each with its slot
+
 	mu     sync.Mutex
-	idle   []*rpcStream           // kept for later calls, under mu
 	open   map[*yamux.Stream]bool // in use for reading or writing
 	ending bool                   // wake was called
 }
@@ -45,7 +49,8 @@ func newSession(conn net.Conn, server *Server, peer *Peer, room *share, client b
 	cfg.LogOutput = nil
 	cfg.Logger = muxLog{server.cfg.Log, peer.Addr}
 	cfg.ConnectionWriteTimeout = 10 * time.Second // for a frame to be queued; also until a ping is answered
-	s := &Session{server: server, peer: peer, room: room, ended: make(chan struct{}), open: map[*yamux.Stream]bool{}}
+	s := &Session{server: server, peer: peer, room: room, ended: make(chan struct{}), open: map[*yamux.Stream]bool{},
+		slots: make(chan struct{}, streamsOpened), idle: make(chan *rpcStream, idleMost)}
 	below := &muxConn{Conn: conn, patient: server.cfg.FrameTime, ending: s.wake}
 	below.greeted.Store(client) // servers may be silent at first
 	open := yamux.Server
@@ -121,7 +126,7 @@ func (s *Session) serve(ctx context.Context) error {
 	defer s.shut()
 	defer context.AfterFunc(ctx, func() { s.shut() })()
 	// Counted here, as yamux counts the streams of both ends.
-	var open atomic.Int64
+	var open, refused atomic.Int64
 	for {
 		st, err := s.mux.AcceptStream()
 		if err != nil {
@@ -135,11 +140,25 @@ func (s *Session) serve(ctx context.Context) error {
 		}
 		if err := s.mayOpen(open.Add(1)); err != nil {
 			open.Add(-1)
-			st.Close()
+			// The caller is told that nothing was done, unless there are too many to
+			// tell.
+			if refused.Add(1) <= refusalsMost {
+				streams.Go(func() {
+					defer refused.Add(-1)
+					defer st.Close()
+					s.hold(st)
+					defer s.drop(st)
+					s.server.refuseStream(st, s.room)
+				})
+			} else {
+				refused.Add(-1)
+				st.Close()
+			}
 			// Streams that are closed on our side alone still count for yamux.
 			if s.mux.NumStreams() > 2*streamsKnown {
 				return err
 			}
+			streamsLimit.Refuse("address", s.peer.Addr)
 			s.server.warn.Warn("stream refused: the session has too many", "address", s.peer.Addr, "open", s.mux.NumStreams())
 			continue
 		}
@@ -159,6 +178,15 @@ func (s *Session) serve(ctx context.Context) error {
 	}
 }
 
+// refusalsMost is how many callers of a session are told at a time that it has
+// too many streams.
+const refusalsMost = 64
+
+var streamsLimit = limit.Declare(limit.Info{
+	Name: "rpc_streams_per_session", Of: "Calls and streams of one session that are open; 32 until the peer has shown who it is", Unit: limit.Count, Default: streamsKnown,
+	Beyond: "our agents and servers wait up to 10 s, and servers open up to seven more sessions; then 429, and nothing was done",
+})
+
 // mayOpen returns an error if the far end may not have n streams open.
 // Strangers may have fewer.
 func (s *Session) mayOpen(n int64) error {
@@ -166,6 +194,7 @@ func (s *Session) mayOpen(n int64) error {
 	if s.peer.known() || s.server == nobody {
 		most = streamsKnown
 	}
+	streamsLimit.Use(n, most, "address", s.peer.Addr)
 	if n > most {
 		return badFrame("too many streams: the limit is %d", most)
 	}

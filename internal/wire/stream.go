@@ -24,6 +24,7 @@ type Stream struct {
 	patient time.Duration // for a frame
 	sess    *Session      // of the caller; nil at the server
 	unhook  func() bool   // of the caller's context
+	over    sync.Once     // for Close
 
 	// At the server, a watcher owns the reader until the first Recv: it cancels a
 	// handler that only sends when the caller is gone.
@@ -45,8 +46,16 @@ func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, e
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: encode %T: %w", method, in, err)
 	}
+	spare, err := s.slot(ctx, method, s.idle)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsent, err)
+	}
+	if spare != nil {
+		spare.conn.Close() // its slot is ours now
+	}
 	conn, err := s.mux.OpenStream()
 	if err != nil {
+		<-s.slots
 		return nil, fmt.Errorf("%w: %w", ErrUnsent, broken(ctx, method, err))
 	}
 	s.hold(conn)
@@ -223,7 +232,11 @@ func (s *Stream) Close() error {
 		s.sess.drop(s.conn.(*yamux.Stream))
 	}
 	s.conn.SetDeadline(longAgo) // ends a Recv or Send in progress
-	return s.conn.Close()
+	err := s.conn.Close()
+	if s.sess != nil {
+		s.over.Do(func() { <-s.sess.slots })
+	}
+	return err
 }
 
 // serveStreaming serves one streaming RPC.

@@ -69,10 +69,11 @@ type Config struct {
 	Log       *slog.Logger   // nil: slog.Default
 	MaxConns  int            // from one client address at a time (an IPv6 /64 is one); 0: 100
 	MaxTotal  int            // from all client addresses together; 0: no limit
-	MaxCalls  int            // of one method at a time; 0: 16384. See [Server.Limit].
+	MaxCalls  int            // of one method at a time, without those that wait; 0: 16384. See [Server.Limit] and [Idle].
 	Handshake time.Duration  // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
 	CallTime  time.Duration  // for a call, beyond what its query may wait; 0: 60 s
 	FrameTime time.Duration  // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
+	fullTime  time.Duration  // until a full session must have a stream for a call; 0: 10 s
 	Once      []msgpack.Memo // what answers hold again and again
 
 	Region  string      // whose servers and agents these are; "": global
@@ -93,6 +94,7 @@ func (c *Config) fill() {
 	c.MaxCalls = cmp.Or(c.MaxCalls, 16384)
 	c.Handshake = cmp.Or(c.Handshake, 5*time.Second)
 	c.CallTime = cmp.Or(c.CallTime, 60*time.Second)
+	c.fullTime = cmp.Or(c.fullTime, 10*time.Second)
 	c.FrameTime = cmp.Or(c.FrameTime, 30*time.Second)
 	c.Region = cmp.Or(c.Region, "global")
 }
