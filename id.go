@@ -141,6 +141,13 @@ func (p IDPrefix) Lowest() [16]byte {
 	return id
 }
 
+// Highest returns the largest ID that has the prefix.
+func (p IDPrefix) Highest() [16]byte {
+	const ones = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	id, _ := ParseID[struct{}](p.text + ones[len(p.text):])
+	return id
+}
+
 // Matches reports whether the ID begins with the prefix.
 func (p IDPrefix) Matches(id [16]byte) bool {
 	var b [36]byte

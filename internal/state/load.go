@@ -95,6 +95,10 @@ func loadHead(l *loader, r *codec.Reader) error {
 func (l *loader) finish() *Snapshot {
 	s := l.tx.Snapshot
 	for t := range l.changed { // including tables that its version does not know
+		// These two have rows in an empty state, which has index 1.
+		if l.changed[t] == 1 && Table(t) != Namespaces && Table(t) != NodePools {
+			l.changed[t] = 0
+		}
 		l.changed[t] = max(l.changed[t], s.Restored)
 	}
 	l.oldPools()

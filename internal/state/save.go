@@ -144,7 +144,7 @@ func (s *saver) head(snap *Snapshot) {
 	s.Uint(snap.Term)
 	s.Uint(snap.TermIndex)
 	for t := range Table(s.tables) {
-		s.Uint(snap.LastChange(t))
+		s.Uint(max(snap.LastChange(t), 1)) // 1 also stands for never
 	}
 	s.Record(codec.Head)
 }

@@ -47,37 +47,36 @@ type Snapshot struct {
 	limit     *versionLimit          // nil if never set
 }
 
-// LastChange returns the index at which a row of the table was last changed,
-// at least 1.
+// LastChange returns the index at which a row of the table was last changed; 0 if
+// the table never had one.
 func (s *Snapshot) LastChange(t Table) uint64 {
-	var i uint64
 	switch t {
 	case Namespaces:
-		i = s.namespaces.changed
+		return s.namespaces.changed
 	case Nodes:
-		i = s.nodes.changed
+		return s.nodes.changed
 	case Jobs:
-		i = s.jobs.changed
+		return s.jobs.changed
 	case Evals:
-		i = s.evals.changed
+		return s.evals.changed
 	case Allocs:
-		i = s.allocs.changed
+		return s.allocs.changed
 	case Deployments:
-		i = s.deployments.changed
+		return s.deployments.changed
 	case Summaries:
-		i = s.jobs.summaryChanged
+		return s.jobs.summaryChanged
 	case SchedulerConfigs:
-		i = s.SchedulerConfig().ModifyIndex
+		return s.SchedulerConfig().ModifyIndex
 	case NodePools:
-		i = s.pools.changed
+		return s.pools.changed
 	case Services:
-		i = s.services.changed
+		return s.services.changed
 	case Streams:
-		i = s.streams.changed
+		return s.streams.changed
 	case Resources:
-		i = s.resources.changed
+		return s.resources.changed
 	}
-	return max(i, 1)
+	return 0
 }
 
 // Count returns the number of rows of the table.

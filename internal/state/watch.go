@@ -148,6 +148,7 @@ func (ws *watchers) wake(c *Commit) {
 func (ws *watchers) alloc(a *berth.Alloc, ch *Change) {
 	ws.one(Allocs, watchOne, halfOf(a.ID))
 	ws.one(Allocs, watchJob, keyHash(a.Key()))
+	ws.one(Allocs, watchReports, halfOf(a.NodeID))
 	ws.one(Allocs, watchEval, halfOf(a.EvalID))
 	if ref := a.Rest().PE; ref != nil {
 		ws.one(Allocs, watchPE, uidHash(ref.UID))

@@ -15,14 +15,15 @@ type WatchKey struct {
 type watchKind uint8
 
 const (
-	watchTable  watchKind = iota // any row of the table
-	watchOne                     // one row
-	watchJob                     // rows that belong to one job
-	watchNode                    // rows that belong to one node
-	watchEval                    // rows that belong to one evaluation
-	watchAlloc                   // rows that belong to one allocation
-	watchPE                      // rows that belong to one processing element
-	watchRoutes                  // rows that determine the routes of one namespace
+	watchTable   watchKind = iota // any row of the table
+	watchOne                      // one row
+	watchJob                      // rows that belong to one job
+	watchNode                     // rows that belong to one node, but for what its agent reported
+	watchReports                  // rows that belong to one node
+	watchEval                     // rows that belong to one evaluation
+	watchAlloc                    // rows that belong to one allocation
+	watchPE                       // rows that belong to one processing element
+	watchRoutes                   // rows that determine the routes of one namespace
 	watchKinds
 )
 
@@ -47,8 +48,12 @@ func OnAlloc(id berth.AllocID) WatchKey { return WatchKey{Allocs, watchOne, half
 // OnAllocsOf is a change of any allocation of a job.
 func OnAllocsOf(k berth.JobKey) WatchKey { return WatchKey{Allocs, watchJob, keyHash(k)} }
 
-// OnAllocsOn is a change of any allocation of a node.
+// OnAllocsOn is a change of any allocation of a node other than by a report of its
+// agent.
 func OnAllocsOn(id berth.NodeID) WatchKey { return WatchKey{Allocs, watchNode, halfOf(id)} }
+
+// OnReportsOf is any change of any allocation of a node.
+func OnReportsOf(id berth.NodeID) WatchKey { return WatchKey{Allocs, watchReports, halfOf(id)} }
 
 // OnAllocsBy is a change of any allocation of an evaluation.
 func OnAllocsBy(id berth.EvalID) WatchKey { return WatchKey{Allocs, watchEval, halfOf(id)} }
