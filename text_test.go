@@ -27,7 +27,6 @@ var readers = map[string][]string{
 // mayRead are the functions that may read a text, and why.
 var mayRead = map[string]string{
 	"internal/wire/certs/material.go":    "the reason of an x509.CertificateInvalidError is an enum",
-	"internal/api/page.go accepts":       "pointerstructure has one error for a field that does not exist and for an element that is missing",
 	"internal/cli/data.go templateFault": "text/template has no error type for an unknown field; this words the message",
 	"client/tls.go distrust":             "crypto/tls does not export the type of an alert; this words the message",
 }

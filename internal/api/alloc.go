@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -22,7 +23,7 @@ type LogStreamer interface {
 
 // allocs registers the operations on allocations and on their tasks.
 func (s *Server) allocs() {
-	read(s, op.ListAllocs, listAllocs)
+	readList(s, op.ListAllocs, listAllocs)
 	read(s, op.ReadAlloc, readAlloc)
 	s.logs()
 	write(s, op.HaltAlloc, stopAlloc)
@@ -35,19 +36,23 @@ func (s *Server) allocs() {
 // come on request only.
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 	r.Table(state.Allocs)
+	r.Also(state.Nodes) // whose names are shown
 	states := in.TaskStates == nil || *in.TaskStates
-	rows, sorted := r.Allocs(), byTime(r.Query, func(a *berth.Alloc) (uint64, string) { return a.CreateIndex, a.ID.String() })
-	if r.Query.Reverse {
-		rows = r.AllocsBack()
-	}
+	l := byTime(r.Query, r.AllocsByTime, func(a *berth.Alloc) (uint64, berth.AllocID) { return a.CreateIndex, a.ID })
 	if r.Query.Prefix != "" {
-		p, err := berth.ParseIDPrefix(r.Query.Prefix)
-		if err != nil {
+		var err error
+		if l, err = byRange(r.Query, r.AllocRange, func(a *berth.Alloc) berth.AllocID { return a.ID }); err != nil {
 			return nil, err
 		}
-		rows, sorted = turned(r.Query, r.AllocsFrom(p), byID(func(a *berth.Alloc) string { return a.ID.String() }))
 	}
-	return page(r, rows, sorted, func(a *berth.Alloc) bool { return r.visible(op.ListAllocs.Need, a.Job.Namespace) },
+	l.source = r.allocSource
+	// A filter sees the whole allocation, which is only put together for fields
+	// that the row of a list does not have.
+	l.seen = []seen[*berth.Alloc]{
+		sees(func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, false, false) }, "TaskStates", "AllocatedResources"),
+		sees(func(a *berth.Alloc) op.Alloc { return allocView(r.Snapshot, a) }),
+	}
+	return page(r, l, func(a *berth.Alloc) bool { return r.visible(op.ListAllocs.Need, a.Job.Namespace) },
 		func(a *berth.Alloc) op.AllocStub { return allocStub(r.Snapshot, a, states, in.Resources) })
 }
 
@@ -186,10 +191,25 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 	return v
 }
 
-// sortAllocs sorts in place by creation, then by name and ID, so that two equal
-// requests get the same order.
-func sortAllocs(list []op.AllocStub) {
-	slices.SortFunc(list, func(a, b op.AllocStub) int {
-		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), strings.Compare(a.ID.String(), b.ID.String()))
+// allocSource is what the row of an allocation is made of.
+func (r *Read) allocSource(a *berth.Alloc) source {
+	return source{a: a, b: r.Node(a.NodeID), c: r.Reschedules(a.Job.UID, a.Group.Name, a.Index)}
+}
+
+// allocStubs shows some allocations, the oldest first, with their task states.
+// Allocations of one index are sorted by name and ID.
+func (r *Read) allocStubs(list []*berth.Alloc) []op.AllocStub {
+	r.Also(state.Allocs) // those that are gone are missing
+	r.Also(state.Nodes)  // their names are shown
+	out := []op.AllocStub{}
+	if r.Waits() {
+		return out
+	}
+	for _, a := range list {
+		out = append(out, allocStub(r.Snapshot, a, true, false))
+	}
+	slices.SortFunc(out, func(a, b op.AllocStub) int {
+		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
 	})
+	return out
 }

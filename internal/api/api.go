@@ -70,6 +70,10 @@ type Config struct {
 	// Authorize reports whether a caller may do something; nil: everybody may do
 	// everything, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
+	// Rights names what a caller may see: callers with equal names get the same
+	// lists, made once. The name is another after the rights of a caller changed.
+	// nil: it is the caller's token and address, unless Authorize is nil.
+	Rights func(Caller) string
 	// Proved is called when a caller has proved that it is a node's agent, so
 	// that it can be called back over the same connection.
 	Proved func(berth.NodeID, RPC)
@@ -121,6 +125,7 @@ type Server struct {
 
 	admission admission  // writes of users that wait for the log
 	intake    *intake    // requests with a body in progress
+	lists     lists      // that callers share
 	waiting   waiting    // blocking queries and streams in progress
 	hashing   sync.Mutex // held while a state is hashed: one at a time is enough work
 }
@@ -167,11 +172,17 @@ func empty(c Config) *Server {
 	}
 	if c.Authorize == nil {
 		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
+		c.Rights = func(Caller) string { return "" }
 	}
-	return &Server{
+	if c.Rights == nil {
+		c.Rights = func(c Caller) string { return c.Token + "\x00" + c.Remote }
+	}
+	s := &Server{
 		Config: c, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
 		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
 	}
+	s.lists.init()
+	return s
 }
 
 // ServeHTTP implements http.Handler.

@@ -12,10 +12,10 @@ import (
 
 // deployments registers the operations on deployments.
 func (s *Server) deployments() {
-	read(s, op.ListDeployments, listDeployments)
+	readList(s, op.ListDeployments, listDeployments)
 	read(s, op.ReadDeployment, readDeployment)
-	read(s, op.DeploymentAllocs, deploymentAllocs)
-	read(s, op.JobDeployments, jobDeployments)
+	readList(s, op.DeploymentAllocs, deploymentAllocs)
+	readList(s, op.JobDeployments, jobDeployments)
 	read(s, op.JobLastDeployment, jobLastDeployment)
 	write(s, op.Fail, failDeployment)
 	write(s, op.Pause, pauseDeployment)
@@ -28,17 +28,13 @@ func (s *Server) deployments() {
 // ID.
 func listDeployments(r *Read, in *op.Query) ([]*berth.Deployment, error) {
 	r.Table(state.Deployments)
-	rows, sorted := r.Deployments(), byID(func(d *berth.Deployment) string { return d.ID.String() })
-	if r.Query.Prefix != "" {
-		p, err := berth.ParseIDPrefix(r.Query.Prefix)
-		if err != nil {
-			return nil, err
-		}
-		rows = r.DeploymentsFrom(p)
+	l, err := byRange(r.Query, r.DeploymentRange, func(d *berth.Deployment) berth.DeploymentID { return d.ID })
+	if err != nil {
+		return nil, err
 	}
-	rows, sorted = turned(r.Query, rows, sorted)
+	l.source = func(d *berth.Deployment) source { return source{a: d} }
 	keep := func(d *berth.Deployment) bool { return r.visible(op.ListDeployments.Need, d.Namespace) }
-	return page(r, rows, sorted, keep, func(d *berth.Deployment) *berth.Deployment { return d })
+	return page(r, l, keep, func(d *berth.Deployment) *berth.Deployment { return d })
 }
 
 // deployment returns the deployment that a request names, if the caller has the
@@ -76,16 +72,14 @@ func deploymentAllocs(r *Read, in *op.DeploymentRef) ([]op.AllocStub, error) {
 		return nil, err
 	}
 	// A deployment can outlive its allocations, so its own change counts too.
-	index, out := d.ModifyIndex, []op.AllocStub{}
+	index, allocs := d.ModifyIndex, []*berth.Alloc{}
 	for a := range r.AllocsOf(d.Key()) {
 		if a.Rest().DeploymentID == d.ID {
-			index = max(index, a.ModifyIndex)
-			out = append(out, allocStub(r.Snapshot, a, true, false))
+			index, allocs = max(index, a.ModifyIndex), append(allocs, a)
 		}
 	}
 	r.At(index, state.OnAllocsOf(d.Key()), state.OnDeployment(d.ID))
-	sortAllocs(out)
-	return out, nil
+	return r.allocStubs(allocs), nil
 }
 
 // deploymentsOf returns the deployments of a job, newest first, and watches
@@ -105,6 +99,8 @@ func (r *Read) deploymentsOf(job string, all bool) []*berth.Deployment {
 		index = r.LastChange(state.Deployments)
 	}
 	r.At(index, state.OnDeploymentsOf(k))
+	r.Also(state.Deployments) // those of earlier jobs, and those that are gone
+	r.Also(state.Jobs)
 	slices.SortFunc(out, func(a, b *berth.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
 	return out
 }

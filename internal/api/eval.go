@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,39 +15,62 @@ import (
 
 // evals registers the operations on evaluations.
 func (s *Server) evals() {
-	read(s, op.ListEvals, listEvals)
+	readList(s, op.ListEvals, listEvals)
 	read(s, op.ReadEval, readEval)
-	read(s, op.EvalAllocs, evalAllocs)
+	readList(s, op.EvalAllocs, evalAllocs)
 }
 
 // listEvals returns the evaluations that the caller may see, by creation, or by
 // ID if a prefix is given.
 func listEvals(r *Read, in *op.EvalsQuery) ([]op.Eval, error) {
 	r.Table(state.Evals)
+	r.shownByLeader()
 	keep := func(e *berth.Eval) bool {
 		return r.visible(op.ListEvals.Need, e.Namespace) && (in.Job == "" || in.Job == string(e.JobID)) && (in.Status == "" || in.Status == e.Status)
 	}
-	rows, sorted := r.Evals(), byTime(r.Query, func(e *berth.Eval) (uint64, string) { return e.CreateIndex, e.ID.String() })
+	l := byTime(r.Query, r.EvalsByTime, evalPlace)
+	var err error
 	switch {
+	case r.Query.Prefix != "":
+		l, err = byRange(r.Query, r.EvalRange, func(e *berth.Eval) berth.EvalID { return e.ID })
 	// The evaluations of one job are found without reading the table, and the
 	// answer changes with them alone.
 	case in.Job != "" && r.Space() != berth.AllNamespaces:
-		list := r.evalsOf(in.Job)
-		if r.Query.Reverse {
-			slices.Reverse(list)
-		}
-		rows = slices.Values(list)
-	case r.Query.Reverse:
-		rows = r.EvalsBack()
+		l = scanned(r.Query, slices.Values(r.evalsOf(in.Job)), order[*berth.Eval]{l.token, func(e *berth.Eval, token string) bool {
+			first, _, _ := strings.Cut(token, ".")
+			index, _ := strconv.ParseUint(first, 10, 64)
+			return e.CreateIndex >= index
+		}})
 	}
-	if r.Query.Prefix != "" {
-		p, err := berth.ParseIDPrefix(r.Query.Prefix)
-		if err != nil {
-			return nil, err
-		}
-		rows, sorted = turned(r.Query, r.EvalsFrom(p), byID(func(e *berth.Eval) string { return e.ID.String() }))
+	if err != nil {
+		return nil, err
 	}
-	return page(r, rows, sorted, keep, r.evalView)
+	l.source = r.evalSource
+	return page(r, l, keep, r.evalView)
+}
+
+// shownByLeader is called for lists of evaluations. On the leader they show what is
+// in no state.
+func (r *Read) shownByLeader() {
+	if r.leader() != nil {
+		r.Volatile()
+	}
+}
+
+// evalPlace is where an evaluation stands in a list by creation.
+func evalPlace(e *berth.Eval) (uint64, berth.EvalID) { return e.CreateIndex, e.ID }
+
+// evalSource is what the view of an evaluation is made of: what the leader knows of
+// it is part of that.
+func (r *Read) evalSource(e *berth.Eval) source {
+	l := r.leader()
+	switch {
+	case l == nil:
+		return source{a: e}
+	case e.Terminal():
+		return source{a: e, n: l.Acked(e.ID)}
+	}
+	return source{} // where it is in the queues changes without notice
 }
 
 // evalsOf returns the evaluations of a job, oldest first, and watches them.
@@ -57,6 +81,8 @@ func (r *Read) evalsOf(job string) []*berth.Eval {
 		index = max(sum.Evals, sum.Created)
 	}
 	r.At(index, state.OnEvalsOf(k))
+	r.Also(state.Evals) // those of earlier jobs, too
+	r.shownByLeader()
 	return slices.SortedFunc(r.EvalsOf(k), func(a, b *berth.Eval) int {
 		return cmp.Or(cmp.Compare(a.CreateIndex, b.CreateIndex), strings.Compare(a.ID.String(), b.ID.String()))
 	})
@@ -102,21 +128,25 @@ func readEval(r *Read, in *op.EvalQuery) (op.Eval, error) {
 	return v, nil
 }
 
-// evalAllocs returns the allocations that an evaluation placed, oldest first.
+// evalAllocs returns the allocations that an evaluation placed, oldest first: none
+// if it is unknown.
 func evalAllocs(r *Read, in *op.EvalRef) ([]op.AllocStub, error) {
-	e, err := r.eval(in.EvalID)
-	if err != nil {
+	id, err := berth.ParseID[berth.Eval](in.EvalID)
+	e := r.Eval(id)
+	if err != nil || e == nil {
+		// Who follows an evaluation may come before or after it is there.
+		r.At(r.LastChange(state.Evals), state.OnAllocsBy(id), state.OnEval(id))
+		return []op.AllocStub{}, r.may(op.EvalAllocs.Need, r.Space())
+	}
+	if err := r.may(op.EvalAllocs.Need, e.Namespace); err != nil {
 		return nil, err
 	}
-	index := e.ModifyIndex
-	out := []op.AllocStub{}
+	index, allocs := e.ModifyIndex, []*berth.Alloc{}
 	for a := range r.AllocsBy(e.ID) {
-		index = max(index, a.ModifyIndex)
-		out = append(out, allocStub(r.Snapshot, a, true, false))
+		index, allocs = max(index, a.ModifyIndex), append(allocs, a)
 	}
 	r.At(index, state.OnAllocsBy(e.ID), state.OnEval(e.ID))
-	sortAllocs(out)
-	return out, nil
+	return r.allocStubs(allocs), nil
 }
 
 // evalView shows an evaluation; where an open one is, the leader knows.

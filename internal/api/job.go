@@ -1,8 +1,8 @@
 package api
 
 import (
-	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"strings"
 	"time"
@@ -19,11 +19,11 @@ import (
 // jobs registers the operations on jobs, except for those on their versions,
 // scaling and regions.
 func (s *Server) jobs() {
-	read(s, op.ListJobs, listJobs)
+	readList(s, op.ListJobs, listJobs)
 	read(s, op.ReadJob, readJob)
 	read(s, op.ReadSummary, readSummary)
-	read(s, op.JobAllocs, jobAllocs)
-	read(s, op.JobEvals, jobEvals)
+	readList(s, op.JobAllocs, jobAllocs)
+	readList(s, op.JobEvals, jobEvals)
 	write(s, op.Register, registerJob)
 	write(s, op.RegisterNamed, registerJob)
 	write(s, op.Stop, stopJob)
@@ -46,24 +46,30 @@ func listJobs(r *Read, in *op.JobsQuery) ([]op.JobStub, error) {
 // what else is watched, which was last changed at index.
 func jobsOf(r *Read, need acl.Capability, keep func(*berth.Job) bool, meta bool, index uint64, more ...state.WatchKey) ([]op.JobStub, error) {
 	r.At(max(index, r.LastChange(state.Jobs), r.LastChange(state.Summaries)), append(more, state.OnTable(state.Jobs), state.OnTable(state.Summaries))...)
-	jobs := r.Jobs(r.Space(), r.Query.Prefix)
-	sorted := order[berth.Job]{
-		func(j *berth.Job) string { return j.Namespace + "." + string(j.ID) },
-		func(j *berth.Job, token string) bool {
+	view := func(row state.JobRow) op.JobStub { return jobStub(row.Job, row.Summary, meta) }
+	l := listing[state.JobRow]{
+		token:  func(row state.JobRow) string { return row.Job.Namespace + "." + string(row.Job.ID) },
+		source: func(row state.JobRow) source { return source{a: row.Job, b: row.Summary} },
+		from: func(token string) (iter.Seq[state.JobRow], error) {
 			namespace, id, _ := strings.Cut(token, ".") // which no namespace has in its name
-			return cmp.Or(strings.Compare(j.Namespace, namespace), strings.Compare(string(j.ID), id)) >= 0
+			return r.JobRows(state.JobRange{
+				Namespace: r.Space(), Prefix: r.Query.Prefix, Back: r.Query.Reverse,
+				From: berth.JobKey{Namespace: namespace, ID: berth.JobID(id)},
+			}), nil
+		},
+		// A filter sees the whole job, and its counts as the list shows them.
+		seen: []seen[state.JobRow]{
+			sees(func(row state.JobRow) op.Job { return jobView(row.Job, row.Summary) }), sees(view),
 		},
 	}
-	jobs, sorted = turned(r.Query, jobs, sorted)
-	return page(r, jobs, sorted,
-		func(j *berth.Job) bool { return (keep == nil || keep(j)) && r.visible(need, j.Namespace) },
-		func(j *berth.Job) op.JobStub { return jobStub(r.Snapshot, j, meta) })
+	return page(r, l, func(row state.JobRow) bool {
+		return (keep == nil || keep(row.Job)) && r.visible(need, row.Job.Namespace)
+	}, view)
 }
 
 // jobStub returns a job as lists show it, with its counts; meta adds its
 // metadata.
-func jobStub(s *state.Snapshot, j *berth.Job, meta bool) op.JobStub {
-	sum := s.Summary(j.Key())
+func jobStub(j *berth.Job, sum *state.Summary, meta bool) op.JobStub {
 	stub := op.JobStub{
 		ID: j.ID, ParentID: j.ParentID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
 		Type: j.Type, Priority: j.Priority, Periodic: j.Periodic != nil, ParameterizedJob: j.ParameterizedJob != nil, Stop: j.Stop,
@@ -157,21 +163,25 @@ func jobAllocs(r *Read, in *op.JobAllocsQuery) ([]op.AllocStub, error) {
 		index = max(sum.Allocs, sum.Created)
 	}
 	r.At(index, state.OnAllocsOf(k))
-	out := []op.AllocStub{}
+	r.Also(state.Jobs)
+	allocs := []*berth.Alloc{}
 	for a := range r.AllocsOf(k) {
 		if in.All || j == nil || a.Job.UID == j.UID {
-			out = append(out, allocStub(r.Snapshot, a, true, false))
+			allocs = append(allocs, a)
 		}
 	}
-	sortAllocs(out)
-	return out, nil
+	return r.allocStubs(allocs), nil
 }
 
 // jobEvals returns the evaluations of a job, oldest first. It answers for
 // purged jobs, too, while their evaluations are kept.
 func jobEvals(r *Read, in *op.JobRef) ([]op.Eval, error) {
 	out := []op.Eval{}
-	for _, e := range r.evalsOf(in.JobID) {
+	evals := r.evalsOf(in.JobID)
+	if r.Waits() {
+		return out, nil
+	}
+	for _, e := range evals {
 		out = append(out, r.evalView(e))
 	}
 	return out, nil
@@ -288,8 +298,33 @@ func submission(sub *berth.JobSubmission) *berth.JobSubmission {
 	return sub
 }
 
-// stopJob ends a job.
+// stopJob ends a job. To end one that does not exist succeeds and changes nothing,
+// unless the caller names the incarnation.
 func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
+	ch, err = endJob(w, in)
+	if err != nil || in.UID != "" {
+		return ch, err
+	}
+	gone := func(o *Outcome) op.JobStopped { return op.JobStopped{Meta: o.Meta()} }
+	if w.Job(w.job(in.JobID)) == nil {
+		return Change[op.JobStopped]{Index: w.Snapshot.Index, Answer: gone}, nil
+	}
+	refused := ch.Refused
+	ch.Refused = func(o *Outcome, err error) (op.JobStopped, error) {
+		switch { // another caller was faster
+		case berth.KindOf(err) == berth.NotFound:
+			o.Index = o.After.Index
+			return gone(o), nil
+		case refused != nil:
+			return refused(o, err)
+		}
+		return op.JobStopped{}, err
+	}
+	return ch, nil
+}
+
+// endJob returns the commands that end a job.
+func endJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
 		return ch, err
 	}

@@ -152,7 +152,7 @@ func addresses(list []string) error {
 }
 
 // forceLeave has a failed server counted as one that left. With prune it is
-// forgotten at once.
+// forgotten at once. One that nobody knows has left already.
 func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, error) {
 	if in.Node == "" {
 		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: want the name of a server")
@@ -161,7 +161,10 @@ func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, e
 	if err != nil {
 		return op.Nothing{}, err
 	}
-	return op.Nothing{}, m.ForceLeave(in.Node, in.Prune)
+	if err := m.ForceLeave(in.Node, in.Prune); berth.KindOf(err) != berth.NotFound {
+		return op.Nothing{}, err
+	}
+	return op.Nothing{}, nil
 }
 
 // keyring does something to the gossip keys of all servers and returns what

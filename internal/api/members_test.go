@@ -100,7 +100,9 @@ func TestServersJoinAndLeave(t *testing.T) {
 	}
 	refused(t, "no address", second(agent.Join()), 400, "address: is missing")
 	refused(t, "no address", second(agent.Join("a b")), 400, `invalid address "a b"`)
-	refused(t, "nobody", agent.ForceLeave("x"), 404, `no server named "x"`)
+	if err := agent.ForceLeave("x"); err != nil {
+		t.Errorf("a server that nobody knows: %v", err)
+	}
 	refused(t, "no name", agent.ForceLeave(""), 400, "node: is missing")
 
 	if err := b.Leave(context.Background()); err != nil {

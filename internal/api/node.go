@@ -11,9 +11,9 @@ import (
 // nodes registers the operations on nodes, and those by which their agents
 // report and learn what to run.
 func (s *Server) nodes() {
-	read(s, op.ListNodes, listNodes)
+	readList(s, op.ListNodes, listNodes)
 	read(s, op.ReadNode, readNode)
-	read(s, op.NodeAllocs, nodeAllocs)
+	readList(s, op.NodeAllocs, nodeAllocs)
 	write(s, op.DrainNode, drainNode)
 	write(s, op.NodeRegister, registerNode)
 	write(s, op.NodeBeat, beatNode)
@@ -36,16 +36,12 @@ func listNodes(r *Read, in *op.NodesQuery) ([]op.NodeStub, error) {
 // index.
 func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uint64, more ...state.WatchKey) ([]op.NodeStub, error) {
 	r.At(max(index, r.LastChange(state.Nodes)), append(more, state.OnTable(state.Nodes))...)
-	rows := r.Nodes()
-	if r.Query.Prefix != "" {
-		p, err := berth.ParseIDPrefix(r.Query.Prefix)
-		if err != nil {
-			return nil, err
-		}
-		rows = r.NodesFrom(p)
+	l, err := byRange(r.Query, r.NodeRange, func(n *berth.Node) berth.NodeID { return n.ID })
+	if err != nil {
+		return nil, err
 	}
-	rows, sorted := turned(r.Query, rows, byID(func(n *berth.Node) string { return n.ID.String() }))
-	return page(r, rows, sorted, keep, func(n *berth.Node) op.NodeStub {
+	l.source = func(n *berth.Node) source { return source{a: n} }
+	view := func(n *berth.Node) op.NodeStub {
 		v := op.NodeStub{
 			Address: host(n.HTTPAddr), ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass, NodePool: n.NodePool,
 			Version: n.Attributes["nomad.version"], SchedulingEligibility: n.SchedulingEligibility, Status: n.Status,
@@ -61,7 +57,10 @@ func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uin
 			v.Attributes = map[string]string{"os.name": n.Attributes["os.name"]}
 		}
 		return v
-	})
+	}
+	// A filter sees the whole node.
+	l.seen = []seen[*berth.Node]{sees(func(n *berth.Node) *berth.Node { return n }), sees(view)}
+	return page(r, l, keep, view)
 }
 
 // host is the part of an address before the port.
@@ -98,21 +97,29 @@ func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
 }
 
 // nodeAllocs returns the allocations on a node in full, those left out that the
-// caller may not see.
+// caller may not see. An unknown node has none.
 func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
-	n, err := r.node(in.NodeID)
-	if err != nil {
-		return nil, err
+	id, err := berth.ParseID[berth.Node](in.NodeID)
+	out, n := []op.Alloc{}, r.Node(id)
+	if err != nil || n == nil {
+		r.At(r.LastChange(state.Nodes), state.OnNode(id))
+		return out, nil
 	}
 	index := n.ModifyIndex
-	out := []op.Alloc{}
-	for a := range r.AllocsOn(n.ID) {
+	for a := range r.AllocsOn(id) {
 		index = max(index, a.ModifyIndex)
+	}
+	r.At(index, state.OnReportsOf(id), state.OnNode(id))
+	r.Also(state.Allocs) // those that are gone are missing
+	r.Also(state.Evals)  // their explanations are shown
+	if r.Waits() {
+		return out, nil
+	}
+	for a := range r.AllocsOn(id) {
 		if r.may(op.ReadAlloc.Need, a.Job.Namespace) == nil {
 			out = append(out, allocView(r.Snapshot, a))
 		}
 	}
-	r.At(index, state.OnTable(state.Allocs), state.OnNode(n.ID))
 	return out, nil
 }
 

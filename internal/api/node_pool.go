@@ -12,10 +12,10 @@ import (
 // pools registers the operations on node pools, and the one on the eligibility
 // of nodes.
 func (s *Server) pools() {
-	read(s, op.ListPools, listPools)
+	readList(s, op.ListPools, listPools)
 	read(s, op.ReadPool, readPool)
-	read(s, op.PoolNodes, poolNodes)
-	read(s, op.PoolJobs, poolJobs)
+	readList(s, op.PoolNodes, poolNodes)
+	readList(s, op.PoolJobs, poolJobs)
 	write(s, op.WritePool, writePool)
 	write(s, op.UpdatePool, writePool)
 	write(s, op.RemovePool, removePool)
@@ -31,8 +31,8 @@ func poolView(p *berth.NodePool) op.NodePool {
 // of name.
 func listPools(r *Read, _ *op.Query) ([]op.NodePool, error) {
 	r.Table(state.NodePools)
-	rows, sorted := turned(r.Query, r.NodePools(), byID(func(p *berth.NodePool) string { return p.Name }))
-	return page(r, rows, sorted, func(p *berth.NodePool) bool { return strings.HasPrefix(p.Name, r.Query.Prefix) }, poolView)
+	l := scanned(r.Query, r.NodePools(), byID(func(p *berth.NodePool) string { return p.Name }))
+	return page(r, l, func(p *berth.NodePool) bool { return strings.HasPrefix(p.Name, r.Query.Prefix) }, poolView)
 }
 
 // pool returns the node pool that a request names.

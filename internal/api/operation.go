@@ -29,6 +29,8 @@ type operation struct {
 	// run answers on this server, and does not change its input. It is nil if the
 	// answer is a stream.
 	run func(ctx context.Context, who Caller, in any) (out any, m op.Meta, err error)
+	// shared answers with JSON that callers share; nil: run answers each. See readList.
+	shared func(ctx context.Context, who Caller, in any) (*answered, error)
 	// stream answers on this server with a stream. It returns an error only while
 	// nothing has been sent.
 	stream func(ctx context.Context, who Caller, in any, x *exchange) error
@@ -161,10 +163,12 @@ func (s *Server) learn(c RPC, in any) {
 // value encoded for the caller.
 type answered struct {
 	op.Meta
-	value   any    // nil if encoded is set
-	encoded []byte // JSON, or MessagePack for an agent
-	status  int    // of HTTP; 0 is 200
-	large   bool   // it comes as a stream
+	value   any         // nil if encoded is set
+	encoded []byte      // JSON, or MessagePack for an agent
+	list    *listAnswer // that encoded is of; nil: it is of no shared list
+	indexed bool        // the index is sent though it is 0: nothing was ever there
+	status  int         // of HTTP; 0 is 200
+	large   bool        // it comes as a stream
 }
 
 // withMeta returns the value, with its metadata set if it has a field for it.
@@ -180,7 +184,7 @@ func (a *answered) withMeta() any {
 func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC bool) (a *answered, err error) {
 	err = s.place(ctx, x, in, func(ctx context.Context, conn peer.Conn, scope op.Scope) error {
 		if conn == nil {
-			a, err = x.here(ctx, who, in)
+			a, err = x.here(ctx, who, in, asRPC)
 			if err == nil && asRPC && !x.info.IsRead() {
 				a.KnownLeader = true
 			}
@@ -200,7 +204,7 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 		if err != nil {
 			return err
 		}
-		a = &answered{Meta: got.Meta, encoded: got.Body, large: got.Large}
+		a = &answered{Meta: got.Meta, encoded: got.Body, indexed: x.indexed(in), large: got.Large}
 		if got.Also {
 			a.status = x.info.Also
 		}
@@ -209,13 +213,23 @@ func (s *Server) do(ctx context.Context, x *operation, who Caller, in any, asRPC
 	return a, err
 }
 
-// here answers an operation on this server.
-func (x *operation) here(ctx context.Context, who Caller, in any) (*answered, error) {
+// indexed reports whether the answer always has an index: that of a query.
+func (x *operation) indexed(in any) bool { return x.info.IsRead() && queryOf(in) != nil }
+
+// here answers an operation on this server. asRPC is true for answers to agents.
+func (x *operation) here(ctx context.Context, who Caller, in any, asRPC bool) (*answered, error) {
+	if x.shared != nil && !asRPC {
+		a, err := x.shared(ctx, who, in)
+		if err == nil {
+			a.indexed = true
+		}
+		return a, err
+	}
 	out, m, err := x.run(ctx, who, in)
 	if err != nil {
 		return nil, err
 	}
-	a := &answered{Meta: m, value: out}
+	a := &answered{Meta: m, value: out, indexed: x.indexed(in)}
 	if other, ok := out.(interface{ Also() bool }); ok && other.Also() {
 		a.status = x.info.Also
 	}
@@ -230,7 +244,7 @@ func (s *Server) doStream(ctx context.Context, x *operation, who Caller, in any,
 		case conn == nil && x.stream != nil:
 			return x.stream(ctx, who, in, e)
 		case conn == nil:
-			a, err := x.here(ctx, who, in)
+			a, err := x.here(ctx, who, in, false)
 			if err == nil {
 				s.reply(e.w, e.view, a)
 			}

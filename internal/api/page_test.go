@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth"
+	"berth/internal/api"
 	"berth/internal/cputime"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
@@ -19,7 +22,7 @@ import (
 )
 
 // small is a job that is registered with an evaluation of that number.
-func small(t *testing.T, id string, eval int) *state.RegisterJob {
+func small(t testing.TB, id string, eval int) *state.RegisterJob {
 	j := statetest.Job(t, `{"ID": "`+id+`", "Meta": {"owner": "`+id+`"}, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}`)
 	return statetest.Register(j, eval)
 }
@@ -103,7 +106,7 @@ func TestAPageThatBeginsWithWhatIsGone(t *testing.T) {
 // Filters see rows as the API shows them, and a row without a block is one that
 // does not match.
 func TestFilters(t *testing.T) {
-	s, _ := serve(t, nil, statetest.AddNode(1, 4000, 4000), small(t, "a", 1), small(t, "b", 2),
+	s, _ := serve(t, nil, statetest.AddNode(1, 4000, 4000, func(n *berth.Node) { n.Attributes["kernel.name"] = "linux" }), small(t, "a", 1), small(t, "b", 2),
 		&state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](2)}})
 	for _, c := range []struct {
 		path, filter string
@@ -124,6 +127,18 @@ func TestFilters(t *testing.T) {
 		{"/v1/evaluations?job=b&status=canceled", ``, 1},
 		{"/v1/evaluations", `FailedTGAllocs.g.NodesEvaluated == 1`, 0},
 		{"/v1/evaluations", `FailedTGAllocs is empty`, 2},
+		{"/v1/jobs", `Meta.owner == "b"`, 1},
+		{"/v1/jobs", `Meta["owner"] is nil`, 0},
+		{"/v1/jobs", `ParameterizedJob is nil and Periodic is nil`, 2},
+		{"/v1/jobs", `ParameterizedJob is not nil`, 0},
+		{"/v1/jobs", `Periodic.Enabled == true`, 0},
+		{"/v1/jobs", `Status == "pending"`, 1},
+		{"/v1/jobs", `any TaskGroups as g { any g.Tasks as t { t.Driver == "raw_exec" and "command" in t.Config } }`, 2},
+		{"/v1/node/pool/default/jobs", `TaskGroups.0.Tasks.0.Name == "app" and Meta.owner == "a"`, 1},
+		{"/v1/nodes", `Attributes["kernel.name"] == "linux"`, 1},
+		{"/v1/nodes", `Attributes["kernel.name"] != "linux"`, 0},
+		{"/v1/nodes", `NodeResources.Cpu.CpuShares == 4000 and Drain == false`, 1},
+		{"/v1/nodes", `SecretID != ""`, -1},
 		{"/v1/nodes", `Drivers.raw_exec.Healthy == true`, 1},
 		{"/v1/nodes", `Drivers.docker.Healthy == true`, 0},
 		{"/v1/nodes", `Status == "ready"`, 1},
@@ -133,6 +148,11 @@ func TestFilters(t *testing.T) {
 			and = "&"
 		}
 		w := ask(s, "GET", c.path+and+"filter="+url.QueryEscape(c.filter), "")
+		if old := w; c.want >= 0 { // asked for again, a page is found from the list of before
+			if w = ask(s, "GET", c.path+and+"filter="+url.QueryEscape(c.filter), ""); w.Body.String() != old.Body.String() {
+				t.Errorf("%s with %s: %s, then %s", c.path, c.filter, old.Body, w.Body)
+			}
+		}
 		var rows []any
 		if c.want < 0 {
 			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "filter") {
@@ -157,6 +177,7 @@ func TestBadQueries(t *testing.T) {
 		"filter=" + url.QueryEscape(`ID matches "(("`):            "filter: ",
 		"filter=" + url.QueryEscape(deep):                         "failed to read filter expression",
 		"filter=" + url.QueryEscape(strings.Repeat("not ", 1000)): "filter: 4000 bytes is too long: the limit is 2048",
+		"filter=" + url.QueryEscape(`Periodic == true`):           `filter: Periodic: is a block and cannot be compared with "true"`,
 		"filter=%ff%fe":                 "failed to read filter expression",
 		"per_page=-1":                   `per_page: must be an integer from 0 to 1000, got "-1"`,
 		"per_page=x":                    `per_page: must be an integer from 0 to 1000, got "x"`,
@@ -177,7 +198,10 @@ func TestBadQueries(t *testing.T) {
 			t.Errorf("%.60s took %v of CPU time", query, took)
 		}
 	}
-	for _, path := range []string{"/v1/nodes", "/v1/evaluations", "/v1/allocations"} {
+	for _, path := range []string{"/v1/nodes", "/v1/evaluations", "/v1/allocations", "/v1/deployments"} {
+		if w := ask(s, "GET", path+"?next_token=xyz", ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `next_token: "xyz" is not a token of this list`) {
+			t.Errorf("%s: a token that is none: %d %s", path, w.Code, w.Body)
+		}
 		if w := ask(s, "GET", path+"?prefix=xyz", ""); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: a prefix that is none: %d %s", path, w.Code, w.Body)
 		}
@@ -196,4 +220,78 @@ func TestPageSize(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &rows); err != nil || len(rows) != op.MaxPage || w.Header().Get(op.HeaderNextToken) != "default.j1000" {
 		t.Errorf("%d rows, %v, next %q", len(rows), err, w.Header().Get(op.HeaderNextToken))
 	}
+}
+
+// A list of what never was has index 0, after a restart as well; otherwise its index
+// is that of the last change of its table, whatever else has changed.
+func TestTheIndexOfAnEmptyList(t *testing.T) {
+	s, log := serve(t, nil, statetest.AddNode(1, 4000, 4000))
+	same := func(s *api.Server) {
+		t.Helper()
+		for path, want := range map[string]string{
+			"/v1/jobs": "0", "/v1/evaluations": "0", "/v1/evaluations?prefix=00": "0", "/v1/allocations": "0", "/v1/deployments": "0", "/v1/services": "0",
+			"/v1/scaling/policies": "0", "/v1/stream/pes": "", "/v1/job/x/allocations": "0", "/v1/job/x/evaluations": "0", "/v1/job/x/deployments": "0",
+			"/v1/nodes": "2", "/v1/node/pools": "1", "/v1/node/pool/default/jobs": "1", "/v1/node/pool/default/nodes": "2",
+		} {
+			w := ask(s, "GET", path, "")
+			if got := w.Header().Get(op.HeaderIndex); want != "" && (w.Code != http.StatusOK || got != want) {
+				t.Errorf("%s: %d, index %q, not %s", path, w.Code, got, want)
+			}
+		}
+	}
+	same(s)
+	var saved bytes.Buffer
+	if err := log.Tip().Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := state.Load(&saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := state.New()
+	store.Reset(loaded)
+	again, _ := serve(t, func(c *api.Config) { c.Store = store })
+	same(again)
+	log.Must(t, small(t, "a", 1), &state.StopJob{Key: berth.JobKey{Namespace: "default", ID: "a"}, Purge: true}, statetest.AddNode(2, 1, 1))
+	if w := ask(s, "GET", "/v1/jobs", ""); strings.TrimSpace(w.Body.String()) != "[]" || w.Header().Get(op.HeaderIndex) != "4" {
+		t.Errorf("after the only job was purged: %v %s", w.Header(), w.Body)
+	}
+	for _, path := range []string{"/v1/evaluation/" + statetest.ID[berth.Eval](99).String() + "/allocations", "/v1/evaluation/x/allocations", "/v1/node/" + statetest.ID[berth.Node](99).String() + "/allocations", "/v1/node/x/allocations"} {
+		if w := ask(s, "GET", path, ""); w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != "[]" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// Who waits for the allocations of a node that is not there yet gets them once it is;
+// reports of other nodes are nothing to them.
+func TestWaitingForTheAllocationsOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log := serve(t, nil, statetest.AddNode(1, 4000, 4000), small(t, "a", 1))
+		path := "/v1/node/" + statetest.ID[berth.Node](2).String() + "/allocations?wait=60s&index="
+		done := make(chan *httptest.ResponseRecorder, 1)
+		next := func(index string) { go func() { done <- ask(s, "GET", path+index, "") }() }
+		next(ask(s, "GET", path, "").Header().Get(op.HeaderIndex))
+		synctest.Wait()
+		log.Must(t, statetest.AddNode(2, 4000, 4000))
+		w := <-done
+		next(w.Header().Get(op.HeaderIndex))
+		synctest.Wait()
+		place := func(node int) {
+			e := 10 + node
+			log.Must(t, small(t, fmt.Sprint("on", node), e), &state.ApplyPlan{
+				Eval: statetest.ID[berth.Eval](e), End: &state.EvalEnd{Status: berth.EvalComplete},
+				Place: []berth.Placement{{NodeID: statetest.ID[berth.Node](node)}},
+			})
+			synctest.Wait()
+		}
+		before := s.ListStats().Encodings
+		if place(1); len(done) != 0 || s.ListStats().Encodings != before {
+			t.Fatal("an allocation of another node woke it")
+		}
+		place(2)
+		if w = <-done; !strings.Contains(w.Body.String(), `"on2.g[0]"`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
 }

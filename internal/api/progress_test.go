@@ -75,7 +75,7 @@ func TestNobodyReadsOlderThanTheirOwnWrite(t *testing.T) {
 		}
 
 		leads.Must(t, small(t, "other", 2))
-		if w := other.ask("DELETE", "/v1/job/none", ""); w.Code != http.StatusNotFound {
+		if w := other.ask("DELETE", "/v1/job/none?uid=j-0000000000000001-00", ""); w.Code != http.StatusNotFound {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		go func() { answer <- other.ask("GET", "/v1/job/other?stale", "") }()
@@ -83,6 +83,17 @@ func TestNobodyReadsOlderThanTheirOwnWrite(t *testing.T) {
 		own.Must(t, small(t, "other", 2))
 		if w := <-answer; w.Code != http.StatusOK {
 			t.Errorf("after a refusal that showed a later state: %d %s", w.Code, w.Body)
+		}
+
+		leads.Must(t, small(t, "third", 3))
+		if w := other.ask("DELETE", "/v1/job/none", ""); w.Code != http.StatusOK { // it is gone already
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		go func() { answer <- other.ask("GET", "/v1/job/third?stale", "") }()
+		synctest.Wait()
+		own.Must(t, small(t, "third", 3))
+		if w := <-answer; w.Code != http.StatusOK {
+			t.Errorf("after an answer that changed nothing: %d %s", w.Code, w.Body)
 		}
 	})
 }

@@ -24,7 +24,13 @@ type Read struct {
 	keys  []state.WatchKey // see At
 	next  string           // token of the next page; "": this is the last
 	ready bool             // see Ready
+	agent bool             // the caller is the agent of a node
 	waits bool             // the caller wants something newer
+
+	look     bool        // only At is of interest
+	rows     *rowEncoder // takes the rows of a list; nil: they are returned
+	also     uint64      // see Also
+	volatile bool        // see Volatile
 
 	running map[berth.JobKey]map[berth.PERef]*berth.Alloc // of stream jobs that were looked at
 }
@@ -35,7 +41,7 @@ func (r *Read) Ready() { r.ready = true }
 // Waits reports whether this answer will be thrown away, because the caller waits
 // for something newer than the index given to At. The handler may then return
 // nothing.
-func (r *Read) Waits() bool { return r.waits && !r.fresh() }
+func (r *Read) Waits() bool { return r.look || r.waits && !r.fresh() }
 
 // fresh reports whether the answer is newer than what the caller has.
 func (r *Read) fresh() bool {
@@ -49,10 +55,24 @@ func (r *Read) Space() string { return r.Query.Namespace }
 // next change. Every handler calls it.
 func (r *Read) At(index uint64, keys ...state.WatchKey) {
 	// A caller with a row from before a restore must learn of the restore, even
-	// if the restored row is older. Clients take 0 for "unknown".
-	r.index = max(index, r.Restored, 1)
+	// if the restored row is older. Agents take 0 for "unknown"; to others it
+	// says that there never was anything.
+	r.index = max(index, r.Restored)
+	if r.agent {
+		r.index = max(r.index, 1)
+	}
 	r.keys = keys
 }
+
+// Also has a list made again for the next caller after a later change of a table
+// that is not worth waking those who wait.
+func (r *Read) Also(t state.Table) { r.also = max(r.also, r.LastChange(t)) }
+
+// Volatile has a list made again for every caller: it shows more than the state.
+func (r *Read) Volatile() { r.volatile = true }
+
+// version is different from that of any other content of the list.
+func (r *Read) version() uint64 { return max(r.index, r.also) }
 
 // Table makes the answer change with any row of a table.
 func (r *Read) Table(t state.Table) { r.At(r.LastChange(t), state.OnTable(t)) }
@@ -83,7 +103,7 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 	run := func(waits bool) (done bool, keys []state.WatchKey) {
 		r := s.newRead(who, q)
-		r.waits = waits
+		r.waits, r.agent = waits, info.Need == acl.Node
 		out, err = f(r)
 		meta = op.Meta{Index: r.index, KnownLeader: true, NextToken: r.next}
 		if q.AllowStale {

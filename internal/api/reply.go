@@ -61,6 +61,11 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // reply answers with JSON, and the metadata as headers.
 func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
+	// What many share is sent as it is, without a copy of its own.
+	if a.list != nil && !view.Pretty {
+		s.send(w, view, a, a.encoded)
+		return
+	}
 	// The whole answer is encoded first: after an error there is still a status
 	// to send.
 	buf := buffers.Get().(*bytes.Buffer)
@@ -74,9 +79,14 @@ func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 		s.fail(w, err)
 		return
 	}
+	s.send(w, view, a, buf.Bytes())
+}
+
+// send answers with a body of JSON.
+func (s *Server) send(w http.ResponseWriter, view op.View, a *answered, body []byte) {
 	m := &a.Meta
 	h := w.Header()
-	if m.Index > 0 {
+	if m.Index > 0 || a.indexed {
 		h.Set(op.HeaderIndex, strconv.FormatUint(m.Index, 10))
 	}
 	if m.NextToken != "" {
@@ -91,22 +101,27 @@ func (s *Server) reply(w http.ResponseWriter, view op.View, a *answered) {
 	// have waited for minutes.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	// Small answers are not worth the processor time.
-	plain := buf.Len() < worthwhile || !view.Gzip
-	if plain {
-		h.Set("Content-Length", strconv.Itoa(buf.Len()))
-	} else {
+	plain := len(body) < worthwhile || !view.Gzip
+	shared := !plain && a.list != nil && !view.Pretty
+	if shared {
+		body = a.list.gzip()
+	}
+	if plain || shared {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	if !plain {
 		h.Set("Content-Encoding", "gzip")
 	}
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
-	if plain {
-		w.Write(buf.Bytes())
+	if plain || shared {
+		w.Write(body)
 		return
 	}
 	// An error here means that the caller is gone, and there is nobody to tell.
 	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	z.Write(buf.Bytes())
+	z.Write(body)
 	z.Close()
 }
 

@@ -64,7 +64,7 @@ func (o *resource) place() (kind int, index uint64, uid string) {
 }
 
 // resourceOrder is the order of that list, by place.
-var resourceOrder = order[resource]{
+var resourceOrder = order[*resource]{
 	func(o *resource) string {
 		kind, index, uid := o.place()
 		return fmt.Sprintf("%d.%d.%s", kind, index, uid)
@@ -100,8 +100,7 @@ func listResources(r *Read, in *op.ResourcesQuery) ([]op.Resource, error) {
 			r.ofStreamsNamed(k)
 		}
 	}
-	rows, sorted := turned(r.Query, r.resources(in, owner), resourceOrder)
-	return page(r, rows, sorted, func(o *resource) bool { return r.visible(op.ListResources.Need, o.namespace()) },
+	return page(r, scanned(r.Query, r.resources(in, owner), resourceOrder), func(o *resource) bool { return r.visible(op.ListResources.Need, o.namespace()) },
 		r.resourceView)
 }
 

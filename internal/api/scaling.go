@@ -14,7 +14,7 @@ import (
 func (s *Server) scaling() {
 	write(s, op.Scale, scaleJob)
 	read(s, op.ReadScale, readScale)
-	read(s, op.ListPolicies, listPolicies)
+	readList(s, op.ListPolicies, listPolicies)
 	read(s, op.ReadPolicy, readPolicy)
 }
 
@@ -146,8 +146,9 @@ func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
 		}
 	}
 	slices.SortFunc(list, func(a, b *berth.ScalingPolicy) int { return strings.Compare(a.ID, b.ID) })
-	rows, sorted := turned(r.Query, slices.Values(list), byID(func(p *berth.ScalingPolicy) string { return p.ID }))
-	return page(r, rows, sorted, func(*berth.ScalingPolicy) bool { return true }, func(p *berth.ScalingPolicy) op.PolicyStub {
+	l := scanned(r.Query, slices.Values(list), byID(func(p *berth.ScalingPolicy) string { return p.ID }))
+	l.seen = []seen[*berth.ScalingPolicy]{sees(func(p *berth.ScalingPolicy) *berth.ScalingPolicy { return p })}
+	return page(r, l, nil, func(p *berth.ScalingPolicy) op.PolicyStub {
 		return op.PolicyStub{ID: p.ID, Enabled: p.Enabled, Type: p.Type, Target: p.Target, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 // services registers the operations on service registrations and their checks.
 func (s *Server) services() {
-	read(s, op.ListServices, listServices)
+	readList(s, op.ListServices, listServices)
 	read(s, op.ReadService, readService)
 	read(s, op.AllocServices, allocServices)
 	read(s, op.JobServices, jobServices)
@@ -35,7 +35,7 @@ type namedService struct {
 func listServices(r *Read, _ *op.Query) ([]op.ServiceList, error) {
 	r.Table(state.Services)
 	sorted := byID(func(n *namedService) string { return n.key.Namespace + "." + n.key.Name })
-	rows, sorted := turned(r.Query, servicesByName(r), sorted)
+	rows := scanned(r.Query, servicesByName(r), sorted)
 	keep := func(n *namedService) bool {
 		return r.visible(op.ListServices.Need, n.key.Namespace) && strings.HasPrefix(n.key.Name, r.Query.Prefix)
 	}
@@ -43,7 +43,7 @@ func listServices(r *Read, _ *op.Query) ([]op.ServiceList, error) {
 		Namespace string
 		op.ServiceStub
 	}
-	list, err := page(r, rows, sorted, keep, func(n *namedService) shown { return shown{n.key.Namespace, n.stub} })
+	list, err := page(r, rows, keep, func(n *namedService) shown { return shown{n.key.Namespace, n.stub} })
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +117,11 @@ func readService(r *Read, in *op.ServiceQuery) ([]berth.ServiceRegistration, err
 		q.PerPage, q.NextToken, q.Reverse = 0, "", false
 		whole := *r
 		whole.Query = &q
-		all, err := page(&whole, rows, byID(serviceID), keep, serviceView)
+		all, err := page(&whole, scanned(&q, rows, byID(serviceID)), keep, serviceView)
 		return choose(all, n, key), err
 	}
-	rows, sorted := turned(r.Query, rows, byID(func(reg *berth.ServiceRegistration) string { return reg.Namespace + "." + reg.ID }))
-	return page(r, rows, sorted, keep, serviceView)
+	l := scanned(r.Query, rows, byID(func(reg *berth.ServiceRegistration) string { return reg.Namespace + "." + reg.ID }))
+	return page(r, l, keep, serviceView)
 }
 
 // parseChoose parses a choice, such as 2|web-1: how many instances, at least 1,

@@ -163,8 +163,7 @@ func nameOf(o *berth.Object) string { return o.Job.Namespace + "." + o.Name + "/
 // listOf lists the resources of a kind.
 func listOf[View any](r *Read, info *op.Info, kind, job string, view func(*berth.Object) View) ([]View, error) {
 	all := slices.SortedFunc(r.resourcesIn(kind, job), func(a, b *berth.Object) int { return strings.Compare(nameOf(a), nameOf(b)) })
-	rows, sorted := turned(r.Query, slices.Values(all), byName)
-	return page(r, rows, sorted, func(o *berth.Object) bool { return r.visible(info.Need, o.Job.Namespace) }, view)
+	return page(r, scanned(r.Query, slices.Values(all), byName), func(o *berth.Object) bool { return r.visible(info.Need, o.Job.Namespace) }, view)
 }
 
 // listPEs returns the processing elements that the caller may see, in order of

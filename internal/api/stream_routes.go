@@ -53,8 +53,7 @@ func listRoutes(r *Read, in *op.RoutesQuery) ([]op.StreamRoute, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *op.StreamRoute) int { return strings.Compare(endsOf(a), endsOf(b)) })
-	rows, sorted := turned(r.Query, slices.Values(all), byID(endsOf))
-	return page(r, rows, sorted, func(v *op.StreamRoute) bool { return r.visible(op.ListRoutes.Need, v.Namespace) },
+	return page(r, scanned(r.Query, slices.Values(all), byID(endsOf)), func(v *op.StreamRoute) bool { return r.visible(op.ListRoutes.Need, v.Namespace) },
 		func(v *op.StreamRoute) op.StreamRoute { return *v })
 }
 

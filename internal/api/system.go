@@ -104,16 +104,16 @@ func (w *Write) evalsNamed(ids []string) (out []*berth.Eval, err error) {
 // evalsMeeting returns the evaluations in the namespace of the request that have
 // ended and match an expression.
 func (w *Write) evalsMeeting(text string) (out []*berth.Eval, err error) {
-	wanted, err := newFilter(text)
+	r := w.read()
+	wanted, err := rowFilter(text, nil, r.evalView)
 	if err != nil {
 		return nil, err
 	}
-	r := w.read()
 	for e := range w.Evals() {
 		if !e.Terminal() || w.Space() != berth.AllNamespaces && w.Space() != e.Namespace {
 			continue
 		}
-		ok, err := wanted.accepts(r.evalView(e))
+		ok, err := wanted(e)
 		if err != nil {
 			return nil, err
 		}

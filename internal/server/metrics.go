@@ -84,6 +84,11 @@ var (
 	planCount     = gauge("nomad.plan.submitted", "Plans submitted during this term.")
 	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
 	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused as outdated since the server started, by code.", "code")
+	listEncoded   = gauge("list.encodings", "Lists that were encoded since the server started, each for everyone who asked the same.")
+	listAnswers   = gauge("list.answers", "Answers that were given out of them.")
+	listRows      = gauge("list.rows_encoded", "Rows of lists that were encoded since the server started.")
+	listReused    = gauge("list.rows_reused", "Rows of lists taken over from the encoding before, since the server started.")
+	listKept      = gauge("list.kept_bytes", "Memory of the lists that are kept for later requests.")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
 
@@ -125,6 +130,15 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, t := range []state.Table{state.Namespaces, state.Nodes, state.Jobs, state.Evals, state.Allocs, state.Deployments} {
 		put(rowCount, float64(snap.Count(t)), t.String())
 	}
+	count := func(f figure, n uint64) {
+		ch <- prometheus.MustNewConstMetric(f.desc, prometheus.CounterValue, float64(n))
+	}
+	lists := s.api.ListStats()
+	count(listEncoded, lists.Encodings)
+	count(listAnswers, lists.Answers)
+	count(listRows, lists.RowsEncoded)
+	count(listReused, lists.RowsReused)
+	put(listKept, float64(lists.Bytes))
 	for code, n := range s.refused.Count() {
 		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), string(code))
 	}

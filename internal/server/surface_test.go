@@ -157,8 +157,11 @@ func TestTheLifeOfAJob(t *testing.T) {
 	r.settled(id)
 	_, _, err = jobs.Info("web", nil)
 	refused(t, "a purged job", err, http.StatusNotFound, "job not found")
-	_, _, err = jobs.Deregister("web", false, nil)
-	refused(t, "stopping a purged job", err, http.StatusNotFound, "not found")
+	for _, purge := range []bool{false, true} {
+		if id, meta, err := jobs.Deregister("web", purge, nil); err != nil || id != "" || meta.LastIndex == 0 {
+			t.Errorf("stopping a purged job: %q %+v %v", id, meta, err)
+		}
+	}
 	reborn := reg(jobs.Register(sleeper("web", 1), nil))
 	r.settled(reborn.EvalID)
 	if job = info(jobs.Info("web", nil)); *job.Version != 0 || *job.CreateIndex != reborn.JobModifyIndex {
@@ -353,12 +356,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"GET /v1/job/none", 404, "job not found"},
 		{"GET /v1/job/none/summary", 404, "job not found"},
-		{"DELETE /v1/job/none", 404, "not found"},
+		{"DELETE /v1/job/none?uid=j-0000000000000009-00", 404, "is not there any more"},
 		{"GET /v1/evaluation/" + id, 404, "eval not found"},
-		{"GET /v1/evaluation/" + id + "/allocations", 404, "eval not found"},
 		{"GET /v1/allocation/" + id, 404, "alloc not found"},
 		{"GET /v1/node/" + id, 404, "node not found"},
-		{"GET /v1/node/" + id + "/allocations", 404, "node not found"},
 		{"GET /v1/client/fs/logs/" + id + "?task=app&type=stdout", 404, "alloc not found"},
 		{"GET /v1/client/fs/logs/" + id + "?type=stdout", 400, "must provide task name"},
 		{"GET /v1/client/fs/logs/" + id + "?task=app&type=both", 400, `type: must be stdout or stderr, got "both"`},
@@ -385,8 +386,12 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: nothing is said of what is allowed", c.line)
 		}
 	}
-	if code, _, text := r.send("GET", "/v1/job/none/evaluations", nil); code != 200 || strings.TrimSpace(text) != "[]" {
-		t.Errorf("the evaluations of a job that is not there: %d %s", code, text)
+	// The lists of what is not there are empty, and their index is that of a table
+	// that never had a row.
+	for _, path := range []string{"/v1/job/none/evaluations", "/v1/job/none/allocations", "/v1/evaluation/" + id + "/allocations", "/v1/node/" + id + "/allocations", "/v1/node/nope/allocations"} {
+		if code, h, text := r.send("GET", path, nil); code != 200 || strings.TrimSpace(text) != "[]" || h.Get("X-Nomad-Index") != "0" {
+			t.Errorf("%s: %d, index %q, %s", path, code, h.Get("X-Nomad-Index"), text)
+		}
 	}
 }
 
