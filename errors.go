@@ -169,7 +169,8 @@ func Clip(s string, n int) string {
 // Code is why something is refused, for programs. It is part of the API.
 type Code string
 
-// The codes. docs/stream-jobs.md tells what callers do about them.
+// The codes. docs/stream-jobs.md and docs/cluster.md tell what callers do about
+// them.
 const (
 	CodeOwnerMissing    Code = "owner-missing"    // the owner is gone, or left it to itself
 	CodeOwnerDeleting   Code = "owner-deleting"   // the owner is being deleted, was stopped or given up
@@ -181,13 +182,15 @@ const (
 	CodeAlreadyDone     Code = "already-done"
 	CodeNotEmpty        Code = "not-empty" // something it owns holds it; wait
 	CodeNodeHeld        Code = "node-held" // an exclusive pool has the node, or would take it from others
+	CodeDiskFull        Code = "disk-full" // nothing can be written until the server's disk has space
+	CodeDiskSlow        Code = "disk-slow" // nothing is written until the server's disk has taken what is on its way
 	CodeDeleting        Code = "deleting"  // it can be asked for again when what is being deleted has gone
 )
 
 // Codes are all codes.
 var Codes = []Code{
 	CodeOwnerMissing, CodeOwnerDeleting, CodeStaleGeneration, CodeStaleLaunch, CodeStaleEpoch, CodeStaleVersion, CodeUIDMismatch, CodeAlreadyDone,
-	CodeNotEmpty, CodeNodeHeld, CodeDeleting,
+	CodeNotEmpty, CodeNodeHeld, CodeDeleting, CodeDiskFull, CodeDiskSlow,
 }
 
 // Known reports whether c is one of Codes. A code that comes from another

@@ -29,6 +29,10 @@ type Cluster interface {
 	// Leader returns the log that takes commands now, or an error that wraps
 	// state.ErrLost.
 	Leader() (Leader, error)
+	// Sync returns once this server's store has everything that any server
+	// answered before the call. Without a leader it waits up to Hold for one;
+	// then the error wraps state.ErrLost.
+	Sync(ctx context.Context) error
 	// Address is where this server's RPC port is reached.
 	Address() string
 }
@@ -41,6 +45,9 @@ type Leader interface {
 	// this server has led without interruption since the term began. The error
 	// wraps state.ErrLost or is the context's.
 	Confirm(context.Context) error
+	// Writable returns why nothing can be written now, though this server leads:
+	// its disk hangs, and there is no other server that could lead. nil: it can.
+	Writable() error
 	// Beat records a heartbeat of a node and returns the time until the next
 	// one is due. If the node is being given up it first waits until that is in
 	// the state. The error is the context's.

@@ -30,6 +30,8 @@ type leader struct{ *statetest.Log }
 func (leader) Beat(context.Context, berth.NodeID) (time.Duration, error) {
 	return 10 * time.Second, nil
 }
+func (leader) Sync(context.Context) error                              { return nil }
+func (leader) Writable() error                                         { return nil }
 func (leader) Confirm(context.Context) error                           { return nil }
 func (leader) Acked(berth.EvalID) int64                                { return 0 }
 func (leader) Quasi(berth.EvalID) (string, berth.Timeline)             { return "", berth.Timeline{} }

@@ -66,5 +66,8 @@ type noCluster struct{}
 // Leader implements Cluster.
 func (noCluster) Leader() (Leader, error) { return nil, state.ErrLost }
 
+// Sync implements Cluster.
+func (noCluster) Sync(context.Context) error { return state.ErrLost }
+
 // Address implements Cluster.
 func (noCluster) Address() string { return "" }

@@ -30,7 +30,7 @@ func (d *doubted) Confirm(context.Context) error {
 var quietWrites = []struct{ name, method, path, body string }{
 	{"a deployment that does not exist is paused", "PUT", "/v1/deployment/pause/11111111-1111-1111-1111-111111111111", `{"DeploymentID": "11111111-1111-1111-1111-111111111111", "Pause": true}`},
 	{"an allocation that does not exist is stopped", "PUT", "/v1/allocation/11111111-1111-1111-1111-111111111111/stop", ""},
-	{"a resource that does not exist is deleted", "DELETE", "/v1/resource/11111111-1111-1111-1111-111111111111", ""},
+	{"a resource that does not exist is deleted", "DELETE", "/v1/resource/j-0000000000000009-00", ""},
 	{"a job is planned", "PUT", "/v1/job/web/plan", `{"Job": {"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "app", "Driver": "mock_driver"}]}]}}`},
 	{"an allocation that does not exist is restarted", "PUT", "/v1/client/allocation/11111111-1111-1111-1111-111111111111/restart", ""},
 }

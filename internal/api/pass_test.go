@@ -34,6 +34,7 @@ func newFollower() *follower { return &follower{leader: "old:1", over: make(chan
 
 func (*follower) Leader() (api.Leader, error) { return nil, state.ErrLost }
 func (*follower) Address() string             { return "f" }
+func (*follower) Sync(context.Context) error  { return state.ErrLost }
 
 func (f *follower) Route(context.Context, bool) (string, <-chan struct{}, error) {
 	f.mu.Lock()

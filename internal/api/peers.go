@@ -15,10 +15,6 @@ import (
 
 // Peers is the API's access to the other servers.
 type Peers interface {
-	// Sync returns once this server's store has everything that any server
-	// answered before the call. Without a leader it waits up to Hold for one;
-	// then the error wraps state.ErrLost.
-	Sync(ctx context.Context) error
 	// Contact returns the time since the last contact with the leader, 0 on the
 	// leader, and whether a leader is known.
 	Contact() (last time.Duration, known bool)
@@ -61,15 +57,6 @@ type scopeKey struct{}
 func scopeOf(ctx context.Context) op.Scope {
 	scope, _ := ctx.Value(scopeKey{}).(op.Scope)
 	return scope
-}
-
-// sync returns once this server's state has everything that was answered before.
-func (s *Server) sync(ctx context.Context) error {
-	if s.Peers != nil {
-		return s.Peers.Sync(ctx)
-	}
-	_, err := s.Cluster.Leader()
-	return err
 }
 
 // contact sets how far this server may be behind, for a stale answer.

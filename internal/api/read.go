@@ -165,7 +165,7 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 		return s.catchUp(ctx, who)
 	}
 	// Without a leader the state may be old; only stale reads accept that.
-	return s.sync(ctx)
+	return s.Cluster.Sync(ctx)
 }
 
 // allow asks whether the caller has the right that an operation needs, unless

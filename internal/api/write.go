@@ -170,6 +170,9 @@ func tryWrite[In, Out any](ctx context.Context, s *Server, info *op.Info, who Ca
 	}
 	o := Outcome{Index: c.Index}
 	if len(c.Commands) > 0 {
+		if err := leader.Writable(); err != nil {
+			return out, 0, false, err
+		}
 		leave, refused := s.admission.enter(info, who)
 		if refused != nil {
 			return out, 0, false, refused

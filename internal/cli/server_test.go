@@ -22,6 +22,7 @@ type alone struct{}
 
 func (alone) Leader() (api.Leader, error) { return nil, state.ErrLost }
 func (alone) Address() string             { return "" }
+func (alone) Sync(context.Context) error  { return state.ErrLost }
 
 // listOf is where a node looks for servers.
 type listOf struct{ addrs []string }

@@ -60,7 +60,8 @@ type Config struct {
 	// SnapshotEvery.
 	TrailingLogs uint64
 	// Patience is how long an entry may wait until raft takes it; 0 means 30 s.
-	// A disk that hangs for longer ends the term.
+	// A disk that hangs for longer ends the term, unless this server is the only
+	// voter.
 	Patience time.Duration
 
 	// Reserve is the free disk space, in bytes, below which this server does
@@ -141,9 +142,13 @@ type Server struct {
 	now        atomic.Pointer[node]
 	leadership chan struct{} // holds a token after a change of leadership
 
-	leads atomic.Pointer[lease]                   // the term that this server leads; nil if it leads none, or the term has not begun
-	asked atomic.Uint64                           // questions to the majority, since the start
-	end   atomic.Pointer[context.CancelCauseFunc] // ends the current term
+	leads atomic.Pointer[lease] // the term that this server leads; nil if it leads none, or the term has not begun
+	// complete is true from the beginning of this server's first term. While it
+	// is alone its state then has everything that was ever answered.
+	complete atomic.Bool
+	diskErr  atomic.Pointer[berth.Error]             // see DiskError; nil: none
+	asked    atomic.Uint64                           // questions to the majority, since the start
+	end      atomic.Pointer[context.CancelCauseFunc] // ends the current term
 
 	notices     sync.WaitGroup
 	restores    chan *restore // received while a term lasts

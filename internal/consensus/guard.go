@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"berth"
+	"berth/internal/state"
 )
 
 // The disk guard. Raft trusts its disk. A leader whose disk is full or hangs
@@ -20,8 +23,10 @@ import (
 //     log's engine; and if the log had to stop all the same, opens it again when
 //     there is space.
 //
-// A server that is its own majority cannot hand over. It leads until nothing
-// can be written, and again as soon as something can.
+// A server that is its own majority cannot hand over, and nobody waits for its
+// place. While its disk hangs it goes on leading: reads are answered, and
+// writes are refused in the meantime. It leads until nothing can be written,
+// and again as soon as something can; in between its state can be read.
 
 // watchDisk guards the disk until ctx ends.
 func (s *Server) watchDisk(ctx context.Context) {
@@ -71,13 +76,17 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 	}
 	// A server without others keeps its leadership: nobody else could take it.
 	alone := s.alone()
+	if !alone && s.leads.Load() == nil { // another server may answer
+		s.complete.Store(false)
+	}
+	s.noteDisk(w.hung, free < floor || w.waiting && free < reserve, free, reserve)
 	s.endRefill()
 	s.link.noCampaign.Store(w.low && !alone || s.refillUntil.Load() != 0)
-	s.link.muted.Store(w.hung)
+	s.link.muted.Store(w.hung && !alone)
 	// A leader whose disk hangs would otherwise go on sending heartbeats, and
 	// nobody would replace it.
 	if w.hung {
-		if end := s.end.Load(); end != nil {
+		if end := s.end.Load(); end != nil && !alone {
 			(*end)(errHung)
 		}
 		return
@@ -90,6 +99,51 @@ func (s *Server) lookAtDisk(ctx context.Context, w *watch) {
 		w.tried = time.Now()
 		s.handOver(ctx)
 	}
+}
+
+// diskTrouble is what is wrong with the disk. It counts as state.ErrLost, since
+// without the disk this server cannot lead, but says what is the matter.
+type diskTrouble struct{ text string }
+
+// Error implements error.
+func (d *diskTrouble) Error() string { return d.text }
+
+// Is makes it a state.ErrLost.
+func (d *diskTrouble) Is(target error) bool { return target == state.ErrLost }
+
+// DiskError returns why nothing can be written to this server's disk now, nil if
+// something can. The error has the kind berth.Unavailable and a code, and wraps
+// state.ErrLost.
+func (s *Server) DiskError() error {
+	if err := s.diskErr.Load(); err != nil {
+		return err
+	}
+	// A full disk ends the term before the guard looks again.
+	if s.leads.Load() == nil {
+		if free, reserve, floor := s.guard.look(); free < floor {
+			return s.diskFull(free, reserve)
+		}
+	}
+	return nil
+}
+
+// diskFull returns the error for a disk without enough free space.
+func (s *Server) diskFull(free, reserve uint64) *berth.Error {
+	return &berth.Error{Kind: berth.Unavailable, Code: berth.CodeDiskFull, Err: &diskTrouble{fmt.Sprintf(
+		"the disk of this server is full: %s has %d MiB free, and needs %d; nothing is written until it has", s.config.Dir, free>>20, reserve>>20)}}
+}
+
+// noteDisk keeps what DiskError returns.
+func (s *Server) noteDisk(slow, full bool, free, reserve uint64) {
+	var err *berth.Error
+	switch {
+	case full:
+		err = s.diskFull(free, reserve)
+	case slow:
+		err = &berth.Error{Kind: berth.Unavailable, Code: berth.CodeDiskSlow, Err: &diskTrouble{fmt.Sprintf(
+			"the disk of this server hangs: a write in %s has taken longer than %s; nothing more is written until it is done", s.config.Dir, hangs)}}
+	}
+	s.diskErr.Store(err)
 }
 
 // handOver ends this server's leadership: it hands it to a server that can

@@ -23,6 +23,7 @@ type proposer struct {
 	patience time.Duration
 	term     uint64                                   // of raft
 	confirm  func(context.Context, uint64) error      // asks a majority whether this server leads raft's term
+	alone    func() bool                              // reports whether this server is the only voter
 	landed   func()                                   // called after an entry was committed, if set
 	allow    func(c state.Command, version int) error // see Config.Allow
 
@@ -211,7 +212,11 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 			g.cmds = nil
 			p.fsm.expect(&entry{data, g.batch})
 			_ = failpoint.Hit("consensus/propose-before")
-			f.future = p.raft.Apply(data, p.patience)
+			patience := p.patience
+			if p.alone != nil && p.alone() {
+				patience = 0 // no other server could do better
+			}
+			f.future = p.raft.Apply(data, patience)
 		}
 		flights <- f // land receives even after a crash
 	}

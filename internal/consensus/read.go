@@ -59,7 +59,9 @@ func (s *Server) verifyLease(ctx context.Context, l *lease) error {
 // this server leads raft's given term. The error wraps state.ErrLost or is the
 // context's.
 func (s *Server) askMajority(ctx context.Context, term uint64) error {
-	if !s.shared { // there is no other server to ask
+	// Raft is not asked by a server that is alone: it may be waiting for the
+	// disk.
+	if !s.shared || s.alone() {
 		return nil
 	}
 	if err := s.rounds.ask(ctx, s.verify); err != nil {
@@ -87,6 +89,9 @@ func (s *Server) Confirmations() uint64 { return s.asked.Load() }
 // return state.ErrLost. The leader itself may have to wait for the index, too.
 func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	l := s.leads.Load()
+	if l == nil && s.Complete() {
+		return s.store.Snapshot().Index, nil
+	}
 	if l == nil {
 		return 0, state.ErrLost
 	}
@@ -101,6 +106,11 @@ func (s *Server) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 	return index, nil
 }
+
+// Complete reports whether this server's state has everything that was ever
+// answered although it does not lead: it is the only voter, and has led, until
+// its disk was full. Nobody else can have answered a write since.
+func (s *Server) Complete() bool { return s.complete.Load() && s.alone() }
 
 // verify asks a majority whether this server still leads. It returns
 // state.ErrLost if not.

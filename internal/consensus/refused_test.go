@@ -52,6 +52,7 @@ func TestADeposedLeaderRefusesNothing(t *testing.T) {
 				t.Errorf("%s from a leader that was cut off: %v", name, err)
 			}
 		}
+		c.within(5*time.Second, "it does not lead", func() bool { return old.leading() == nil })
 		c.net.Heal()
 		c.converge()
 	})

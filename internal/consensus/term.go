@@ -72,7 +72,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	base := s.store.Snapshot()
 	number := max(n.raft.CurrentTerm(), base.Term+1) // two of our terms can fall within one of raft's
 	p := newProposer(n.raft, s.fsm, &s.config, base)
-	p.confirm = s.askMajority
+	p.confirm, p.alone = s.askMajority, s.alone
 	if s.shared {
 		tell := s.newNoticer(n.raft)
 		defer tell.close()
@@ -120,6 +120,7 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		return err
 	}
 	s.leads.Store(&lease{number, p.term})
+	s.complete.Store(true)
 	now := Term{Number: number, Log: p, Confirm: func(ctx context.Context) error { return s.confirm(ctx, number) }}
 	s.config.Logger.Info("this server is the leader", "term", number)
 	if s.shared {

@@ -83,6 +83,7 @@ type several struct {
 	dirs    []string
 	knows   map[int]int // log versions of the servers that have an older one
 	told    io.Writer   // of what is logged, if it is not nil
+	change  func(*server.Config)
 }
 
 // quick hears of commits at once, and waits for a leader as long as a busy
@@ -121,12 +122,16 @@ func (c *several) add(i, expect int, listen string) *running {
 		log = slog.New(slog.NewTextHandler(c.told, nil))
 	}
 	v := &view{pool: c.pool, changed: make(chan struct{}, 1), self: i}
-	s, err := server.New(server.Config{
+	conf := server.Config{
 		Region: "global", Datacenter: "dc1", DataDir: c.dirs[i], RPC: rpc, Logger: log, Workers: cmp.Or(c.workers, 1), FollowerWorkers: 1,
 		Self:    func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: fmt.Sprint("s", i)}} },
 		Health:  func() op.AgentHealth { return op.AgentHealth{Server: &op.Health{Ok: true, Message: "ok"}} },
 		Cluster: &server.Cluster{Members: v, Expect: expect, Timing: quick},
-	})
+	}
+	if c.change != nil {
+		c.change(&conf)
+	}
+	s, err := server.New(conf)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -110,6 +110,8 @@ func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-
 			return "", changed, nil
 		case asLeader && !s.consensus.Leader():
 			return "", nil, peer.ErrNotLeader
+		case s.consensus.Complete() && s.consensus.DiskError() != nil: // nobody can lead before the disk has space
+			return "", nil, s.noLeader()
 		case !asLeader && now.addr != "" && now.addr != s.config.Advertise:
 			if _, known := s.consensus.Contact(); known {
 				return now.addr, now.ctx.Done(), nil
@@ -121,9 +123,18 @@ func (s *Server) Route(ctx context.Context, asLeader bool) (addr string, over <-
 			if err := ctx.Err(); err == context.Canceled {
 				return "", nil, err
 			}
-			return "", nil, state.ErrLost
+			return "", nil, s.noLeader()
 		}
 	}
+}
+
+// noLeader returns why there is no leader as far as this server knows: its own
+// disk, if that is full or hangs.
+func (s *Server) noLeader() error {
+	if err := s.consensus.DiskError(); err != nil {
+		return err
+	}
+	return state.ErrLost
 }
 
 // reads batches the reads that wait for a safe index from the leader. All reads
@@ -146,8 +157,14 @@ type question struct {
 // newReads returns reads for one run of answerReads.
 func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(chan struct{})} }
 
-// Sync implements api.Peers.
+// Sync implements api.Cluster.
 func (s *Server) Sync(ctx context.Context) error {
+	if s.config.Cluster == nil {
+		if s.term.Load() == nil && !s.consensus.Complete() {
+			return s.noLeader()
+		}
+		return nil
+	}
 	index, err := s.safeIndex(ctx)
 	if err != nil || s.store.Snapshot().Index >= index {
 		return err
@@ -163,7 +180,7 @@ func (s *Server) Sync(ctx context.Context) error {
 // safeIndex returns the state index that this server must reach before it
 // answers a linearizable read.
 func (s *Server) safeIndex(ctx context.Context) (uint64, error) {
-	if s.term.Load() != nil {
+	if s.term.Load() != nil || s.consensus.Complete() {
 		if index, err := s.consensus.ReadIndex(ctx); err == nil {
 			return index, nil
 		}

@@ -57,6 +57,9 @@ func (s *Server) Trouble() string {
 	if err := s.consensus.Disagreement(); err != nil {
 		return "No cluster leader: " + err.Error()
 	}
+	if err := s.consensus.DiskError(); err != nil {
+		return err.Error()
+	}
 	if !s.KnowsLeader() {
 		return "No cluster leader"
 	}

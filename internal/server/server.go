@@ -257,7 +257,7 @@ func (s *Server) Leader() (api.Leader, error) {
 	if t := s.term.Load(); t != nil {
 		return t, nil
 	}
-	return nil, state.ErrLost
+	return nil, s.noLeader()
 }
 
 // Address implements api.Cluster.

@@ -34,7 +34,11 @@ type term struct {
 	planner   *planner.Planner   // checks and proposes plans
 	heartbeat *heartbeat.Monitor // marks nodes that are silent
 	confirm   func(context.Context) error
+	writable  func() error
 }
+
+// Writable implements api.Leader.
+func (t *term) Writable() error { return t.writable() }
 
 // Confirm implements api.Leader.
 func (t *term) Confirm(ctx context.Context) error { return t.confirm(ctx) }
@@ -56,7 +60,7 @@ func (t *term) Acked(id berth.EvalID) int64 { return t.broker.Acked(id) }
 // lead runs the services of a term until it ends.
 func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	c.Log = s.withFaults(ctx, s.refused.Counting(c.Log))
-	t := &term{Log: c.Log, number: c.Number, confirm: c.Confirm}
+	t := &term{Log: c.Log, number: c.Number, confirm: c.Confirm, writable: s.consensus.DiskError}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
 	t.broker.OnEnd = s.metrics.intervals.observe
 	// All of them carry the term's number, so that none can act for a later
