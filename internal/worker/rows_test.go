@@ -408,7 +408,11 @@ var rows = []struct {
 	}},
 	{"scheduling to blocked: still no room", func(d *desk) {
 		b := d.blocked()
-		d.do(statetest.AddNode(2, 500, 4000))
+		d.do(statetest.AddNode(3, 500, 4000)) // too small for it, so it is not even looked at
+		if same := d.is(b.ID, berth.EvalBlocked, ""); same.ModifyIndex != b.ModifyIndex {
+			d.t.Errorf("%+v", same)
+		}
+		d.do(statetest.AddNode(2, 4000, 4000, func(n *berth.Node) { n.Drivers["mock_driver"].Healthy = false }))
 		s := d.work()
 		again := d.is(b.ID, berth.EvalBlocked, "")
 		if again.PreviousEval != b.PreviousEval || s.Eval(first).BlockedEval != b.ID || again.SnapshotIndex <= b.SnapshotIndex {

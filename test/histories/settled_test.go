@@ -57,6 +57,9 @@ func (h *history) audit() {
 		}
 	}
 	t.ledger.mu.Unlock()
+	if st.Offered > 0 { // what is blocked may get it by and by
+		return
+	}
 	for d := range s.ActiveDeployments(0) { // its next step is about to be asked for
 		busy[d.Key()] = busy[d.Key()] || d.Status == berth.DeploymentRunning && d.StepIndex < d.HealthIndex
 	}
@@ -94,6 +97,8 @@ func (h *history) settled(calm bool) {
 	}
 	if st := h.term.ledger.broker.Stats(); st.Held > 0 {
 		h.failf("%d evaluations are held by workers still", st.Held)
+	} else if st.Offered > 0 {
+		h.failf("the capacity of %d nodes is being offered still", st.Offered)
 	}
 	blocked := map[berth.JobKey]waits{}
 	for e := range s.OpenEvals(berth.EvalBlocked) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 // Blocked holds evaluations that wait for capacity and knows which of them a
 // change can help. It is plain data, used by one goroutine at a time.
 type Blocked struct {
-	evals map[berth.EvalID]*berth.Eval // evaluations that any node can help
-	freed freed[string]                // by node class
+	evals  map[berth.EvalID]*berth.Eval // evaluations that any node can help
+	shapes shapes                       // the same by what would help them
+	freed  freed[string]                // by node class
 	// due is when to retry evaluations for which it is not known what would
 	// help. Their plans were refused, so there may be capacity already.
 	due map[berth.EvalID]time.Time
@@ -89,7 +91,7 @@ func lacking(m *berth.Missed) Capacity {
 // NewBlocked returns an empty set.
 func NewBlocked() *Blocked {
 	return &Blocked{
-		evals: map[berth.EvalID]*berth.Eval{}, freed: remember[string](classesKept), due: map[berth.EvalID]time.Time{},
+		evals: map[berth.EvalID]*berth.Eval{}, shapes: newShapes(), freed: remember[string](classesKept), due: map[berth.EvalID]time.Time{},
 		on: onNodes{
 			evals: map[berth.EvalID]*berth.Eval{}, byNode: map[berth.NodeID]map[berth.EvalID]*berth.Eval{},
 			freed: remember[berth.NodeID](nodesKept),
@@ -117,6 +119,7 @@ func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 func (b *Blocked) Keep(e *berth.Eval) {
 	if e.NodeID.IsZero() {
 		b.evals[e.ID] = e
+		b.shapes.add(e)
 		return
 	}
 	b.on.evals[e.ID] = e
@@ -170,6 +173,12 @@ func helpsOn(e *berth.Eval, r Capacity) bool {
 // evaluation. It cannot if the evaluation saw nodes of that class and none was
 // feasible, or if there was enough capacity of those kinds already.
 func helps(e *berth.Eval, class string, r Capacity) bool {
+	return mayUse(e, class, r) && (e.Missed == nil || e.Missed.Escaped || lacking(e.Missed)&r != 0)
+}
+
+// mayUse reports whether an evaluation could use capacity on a node of the
+// class, if there is enough of it: it has not found the class infeasible.
+func mayUse(e *berth.Eval, class string, r Capacity) bool {
 	if e.Type != berth.TypeStream { // pools matter only to stream jobs
 		if r &^= CapacityPool; r == 0 {
 			return false
@@ -180,12 +189,15 @@ func helps(e *berth.Eval, class string, r Capacity) bool {
 		return true
 	}
 	ok, seen := m.Classes[class]
-	return (ok || !seen) && lacking(m)&r != 0
+	return ok || !seen
 }
 
 // Remove forgets an evaluation.
 func (b *Blocked) Remove(id berth.EvalID) {
-	delete(b.evals, id)
+	if b.evals[id] != nil {
+		delete(b.evals, id)
+		b.shapes.remove(id)
+	}
 	delete(b.due, id)
 	if e := b.on.evals[id]; e != nil {
 		delete(b.on.evals, id)
@@ -195,8 +207,25 @@ func (b *Blocked) Remove(id berth.EvalID) {
 	}
 }
 
+// Note records that a node of the class got capacity at an index, for the
+// evaluations that were decided before. Those that wait are not woken.
+func (b *Blocked) Note(class string, r Capacity, index uint64) { b.freed.note(class, r, index) }
+
+// HelpedOf removes and returns those of some evaluations that wait, and that
+// capacity of kinds r on a node of the class can help.
+func (b *Blocked) HelpedOf(list iter.Seq[*berth.Eval], class string, r Capacity) (out []*berth.Eval) {
+	for x := range list {
+		if e := b.evals[x.ID]; e != nil && helps(e, class, r) {
+			out = append(out, e)
+			b.Remove(e.ID)
+		}
+	}
+	return out
+}
+
 // Freed records that a node of the class got capacity at an index. It removes
-// and returns the evaluations that this can help.
+// and returns all evaluations that this can help. That can be many: capacity
+// that only few can use is offered in rounds, see offer.
 func (b *Blocked) Freed(class string, r Capacity, index uint64) (out []*berth.Eval) {
 	b.freed.note(class, r, index)
 	for _, e := range b.evals {

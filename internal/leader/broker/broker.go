@@ -32,6 +32,7 @@ type Broker struct {
 	mu      sync.Mutex
 	queue   *Queue
 	blocked *Blocked
+	offers  offers
 	held    quarantines
 	changed chan struct{} // closed when something may be ready
 	poke    chan struct{} // wakes Run
@@ -52,7 +53,7 @@ type Broker struct {
 func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker {
 	return &Broker{
 		Logger: slog.Default(), term: term, store: store, log: log, limits: limits,
-		queue: NewQueue(limits), blocked: NewBlocked(), held: quarantines{},
+		queue: NewQueue(limits), blocked: NewBlocked(), offers: newOffers(), held: quarantines{},
 		changed: make(chan struct{}), poke: make(chan struct{}, 1), recent: newRecent(),
 	}
 }
@@ -103,7 +104,7 @@ func (b *Broker) wake() {
 
 // rebuild fills the broker from a state. b.mu is held.
 func (b *Broker) rebuild(s *state.Snapshot) {
-	b.queue, b.blocked, b.held = NewQueue(b.limits), NewBlocked(), quarantines{}
+	b.queue, b.blocked, b.offers, b.held = NewQueue(b.limits), NewBlocked(), newOffers(), quarantines{}
 	b.paused = s.SchedulerConfig().PauseEvalBroker
 	now := time.Now()
 	for e := range s.OpenEvals(berth.EvalPending) {
@@ -112,9 +113,16 @@ func (b *Broker) rebuild(s *state.Snapshot) {
 	for e := range s.OpenEvals(berth.EvalPending) {
 		b.add(s, e, now)
 	}
+	// What the blocked ones waited for may have come between two terms.
 	for e := range s.OpenEvals(berth.EvalBlocked) {
-		b.add(s, e, now) // what it waited for may have come between two terms
+		if sh, _ := shapeOf(s, e); sh.any || !e.NodeID.IsZero() || !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
+			b.add(s, e, now)
+		}
 	}
+	if b.blocked.Len() > 0 {
+		b.offers.all(s)
+	}
+	b.round(s, now)
 	b.wake()
 }
 
@@ -136,44 +144,57 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 			b.rebuild(at.Snapshot)
 			continue
 		}
-		freed := map[string]Capacity{}
-		var freedOn map[berth.NodeID]Capacity // nil if no job runs on every node
-		if at.Snapshot.AnyPerNode() {
-			freedOn = map[berth.NodeID]Capacity{}
-		}
 		for i := range at.Changes {
-			if n, r := b.take(at.Snapshot, before, &at.Changes[i], now); r != 0 {
-				freed[n.Class] |= r
-				if freedOn != nil {
-					freedOn[n.ID] |= r
-				}
+			c := &at.Changes[i]
+			if n, r := b.take(at.Snapshot, before, c, now); r != 0 {
+				b.freed(at.Snapshot, c, n, r, now)
 			}
-			for _, n := range released(at.Snapshot, &at.Changes[i]) {
-				freed[n.Class] |= CapacityPool
+			for _, n := range released(at.Snapshot, c) {
+				b.blocked.Note(n.Class, CapacityPool, at.Snapshot.Index)
+				b.offers.make(n, CapacityPool, at.Snapshot.Index)
 			}
 		}
 		// A change of the configuration may let any blocked evaluation preempt.
 		if b.preempt {
 			b.preempt = false
-			for _, e := range b.blocked.FreedAll(at.Snapshot.Index) {
-				b.add(at.Snapshot, e, now)
-			}
-		}
-		// Evaluations of jobs that run on every node wait for one node each.
-		for id, r := range freedOn {
-			for _, e := range b.blocked.FreedOn(id, r, at.Snapshot.Index) {
-				b.add(at.Snapshot, e, now)
-			}
-		}
-		for class, r := range freed {
-			for _, e := range b.blocked.Freed(class, r, at.Snapshot.Index) {
-				b.add(at.Snapshot, e, now)
-			}
+			b.addAll(at.Snapshot, b.blocked.FreedAll(at.Snapshot.Index), now)
 		}
 		b.waitOn(at.Snapshot) // before the next commit, which may help them
 	}
+	b.round(at.Snapshot, now)
 	b.wake()
 	return at
+}
+
+// addAll puts evaluations that waited for capacity in the queue. b.mu is held.
+func (b *Broker) addAll(s *state.Snapshot, list []*berth.Eval, now time.Time) {
+	for _, e := range list {
+		b.add(s, e, now)
+	}
+}
+
+// freed wakes, or offers to, those that capacity on a node can help. The capacity
+// came with a change of the node or of an allocation. b.mu is held.
+func (b *Broker) freed(s *state.Snapshot, c *state.Change, n *berth.Node, r Capacity, now time.Time) {
+	// Evaluations of jobs that run on every node wait for one node each.
+	if s.AnyPerNode() {
+		b.addAll(s, b.blocked.FreedOn(n.ID, r, s.Index), now)
+	}
+	if !n.Ready() { // it cannot be used, but what happened on it may be waited for
+		b.addAll(s, b.blocked.Freed(n.Class, r, s.Index), now)
+		return
+	}
+	b.blocked.Note(n.Class, r, s.Index)
+	b.offers.make(n, r, s.Index)
+	// A job that waited for its own allocation may now preempt others elsewhere,
+	// and one whose allocation is on a node that changed may keep it.
+	if a, ok := c.Old.(*berth.Alloc); ok {
+		b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
+	} else if b.blocked.Len() > 0 {
+		for a := range s.AllocsOn(n.ID) {
+			b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
+		}
+	}
 }
 
 // take processes one change of the state. before is the index of the state
@@ -287,12 +308,13 @@ func decided(old, e *berth.Eval) bool {
 func (b *Broker) tick(now time.Time) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s := b.store.Snapshot()
 	due, again := b.blocked.Due(now)
-	for _, e := range due {
-		b.add(b.store.Snapshot(), e, now)
-	}
-	if next := b.queue.Tick(now); again.IsZero() || !next.IsZero() && next.Before(again) {
-		again = next
+	b.addAll(s, due, now)
+	for _, next := range []time.Time{b.queue.Tick(now), b.round(s, now)} {
+		if again.IsZero() || !next.IsZero() && next.Before(again) {
+			again = next
+		}
 	}
 	b.wake()
 	return again
@@ -454,6 +476,6 @@ func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.queue.Stats()
-	s.Blocked, s.Quarantined = b.blocked.Len(), len(b.held)
+	s.Blocked, s.Quarantined, s.Offered = b.blocked.Len(), len(b.held), len(b.offers.open)
 	return s
 }

@@ -366,7 +366,7 @@ func TestRefusedTooOftenIsTriedAgain(t *testing.T) {
 func TestBuiltFromTheState(t *testing.T) {
 	open := []state.Command{
 		node(1), register(t, "a", 1), register(t, "b", 2), register(t, "c", 3), ends(2),
-		ends(3, blocks(4, "any", 1<<40)),
+		ends(3, blocks(4, "any", 1)),
 	}
 	inTerm(t, func(b *term) {
 		if one, two := b.next(), b.next(); number(one.Eval) != 1 || number(two.Eval) != 4 {

@@ -423,6 +423,9 @@ type Stats struct {
 	Held    int
 	Delayed int
 	Blocked int
+	// Offered is the number of nodes whose capacity is still being offered to
+	// blocked evaluations.
+	Offered int
 	// Quarantined is the number of jobs that wait because deciding them takes
 	// too much work.
 	Quarantined int
