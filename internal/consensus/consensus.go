@@ -230,7 +230,7 @@ func (s *Server) open() error {
 		return err
 	}
 	n := &node{log: log, notify: make(chan bool, 16)}
-	n.disk = &disk{Store: log, guard: s.guard, id: s.config.ID, closing: make(chan struct{})}
+	n.disk = &disk{Store: log, guard: s.guard, id: s.config.ID, holds: &s.link.kept, trailing: s.config.TrailingLogs, closing: make(chan struct{})}
 	halt := make(chan struct{})
 	s.halt.Store(&halt)
 	s.fsm.halted.Store(false)
@@ -443,6 +443,14 @@ func (s *Server) Stats() Stats {
 	n := s.now.Load()
 	appended, onDisk, _ := n.log.Bytes()
 	return Stats{n.raft.CurrentTerm(), n.raft.LastIndex(), n.raft.AppliedIndex(), appended, onDisk}
+}
+
+// LogRange returns the first and the last entry of the log on disk.
+func (s *Server) LogRange() (first, last uint64) {
+	n := s.now.Load()
+	first, _ = n.log.FirstIndex()
+	last, _ = n.log.LastIndex()
+	return first, last
 }
 
 // Save writes the state to disk now and drops older log entries.

@@ -87,10 +87,12 @@ func (g *guard) hung() time.Duration {
 // failed, so its calls block until raft is shut down.
 type disk struct {
 	*logstore.Store
-	guard   *guard
-	id      string        // of this server
-	closing chan struct{} // closed once raft is shutting down and the link sends nothing any more
-	once    sync.Once
+	guard    *guard
+	id       string // of this server
+	holds    *holds
+	trailing uint64        // entries that raft keeps in any case
+	closing  chan struct{} // closed once raft is shutting down and the link sends nothing any more
+	once     sync.Once
 }
 
 var (
@@ -120,8 +122,14 @@ func (d *disk) StoreLogs(logs []*raft.Log) error {
 	return d.Store.StoreLogs(logs)
 }
 
-// DeleteRange implements raft.LogStore.
+// DeleteRange implements raft.LogStore. Of the log's begin it keeps what another
+// server needs; raft deletes it the next time.
 func (d *disk) DeleteRange(low, high uint64) error {
+	if first, err := d.FirstIndex(); err == nil && low <= first {
+		if high = d.keep(high); high < low {
+			return nil
+		}
+	}
 	defer d.guard.begin()()
 	return d.Store.DeleteRange(low, high)
 }

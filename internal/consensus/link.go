@@ -47,6 +47,7 @@ type link struct {
 	pumped     chan struct{}
 	protocol   raft.RPCHeader
 
+	kept       holds         // of the log, for servers that are sent snapshots
 	installing atomic.Uint64 // the last entry of the snapshot that raft is installing; 0 if none
 }
 
@@ -211,6 +212,7 @@ func (l *link) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft
 	if l.silent() {
 		return errMuted
 	}
+	l.kept.progress(id, args.PrevLogEntry)
 	return l.Transport.AppendEntries(id, to, args, resp)
 }
 
@@ -223,13 +225,14 @@ func (l *link) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (r
 	if err != nil {
 		return nil, err
 	}
-	return pipeline{p, l}, nil
+	return pipeline{p, l, id}, nil
 }
 
 // pipeline drops what it should send while the link is silent.
 type pipeline struct {
 	raft.AppendPipeline
 	link *link
+	to   raft.ServerID
 }
 
 // AppendEntries implements raft.AppendPipeline.
@@ -237,6 +240,7 @@ func (p pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.Appe
 	if p.link.silent() {
 		return nil, errMuted
 	}
+	p.link.kept.progress(p.to, args.PrevLogEntry)
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
@@ -265,7 +269,10 @@ func (l *link) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *ra
 	if l.silent() {
 		return errMuted
 	}
-	return l.Transport.InstallSnapshot(id, to, args, resp, data)
+	l.kept.begin(id, args.LastLogIndex)
+	err := l.Transport.InstallSnapshot(id, to, args, resp, data)
+	l.kept.sent(id, err)
+	return err
 }
 
 // TimeoutNow implements raft.Transport.

@@ -35,6 +35,10 @@ type Network struct {
 	cut   map[direction]bool
 	names map[raft.ServerAddress]raft.ServerAddress // aliases
 	delay time.Duration
+	// slow is how long a snapshot takes, and installs counts those sent to a
+	// server.
+	slow     time.Duration
+	installs map[raft.ServerAddress]int
 }
 
 // direction is a way between two servers; each can be cut alone.
@@ -42,7 +46,7 @@ type direction struct{ from, to raft.ServerAddress }
 
 // NewNetwork returns a network without delays and cuts.
 func NewNetwork() *Network {
-	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[direction]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}}
+	return &Network{peers: map[raft.ServerAddress]*Transport{}, cut: map[direction]bool{}, names: map[raft.ServerAddress]raft.ServerAddress{}, installs: map[raft.ServerAddress]int{}}
 }
 
 // Transport adds a server to the network; its ID is its address. It replaces an
@@ -107,6 +111,20 @@ func (n *Network) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
+}
+
+// SlowSnapshots makes each snapshot take d, from its first byte to the answer.
+func (n *Network) SlowSnapshots(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slow = d
+}
+
+// Installs returns how many snapshots were sent to a server.
+func (n *Network) Installs(id string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.installs[raft.ServerAddress(id)]
 }
 
 // look returns the receiver b, and whether the link from a to b is cut or
@@ -302,20 +320,33 @@ func (t *Transport) TimeoutNow(_ raft.ServerID, to raft.ServerAddress, args *raf
 // InstallSnapshot implements raft.Transport. If the link is cut meanwhile, the
 // transfer breaks off.
 func (t *Transport) InstallSnapshot(_ raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return ask(t, to, args, &stream{data, t, to}, 10*rpcTimeout, resp)
+	t.net.mu.Lock()
+	t.net.installs[to]++
+	slow := t.net.slow
+	t.net.mu.Unlock()
+	return ask(t, to, args, &stream{data, t, to, slow}, slow+10*rpcTimeout, resp)
 }
 
 // stream is a snapshot on its way. It breaks when its direction is cut.
 type stream struct {
 	io.Reader
-	from *Transport
-	to   raft.ServerAddress
+	from  *Transport
+	to    raft.ServerAddress
+	pause time.Duration // before the first byte
 }
 
 // Read implements io.Reader.
 func (s *stream) Read(b []byte) (int, error) {
 	if peer, cut, _ := s.from.net.look(s.from.addr, s.to); cut || peer == nil {
 		return 0, io.ErrUnexpectedEOF
+	}
+	if s.pause > 0 {
+		select {
+		case <-time.After(s.pause):
+			s.pause = 0
+		case <-s.from.gone:
+			return 0, raft.ErrTransportShutdown
+		}
 	}
 	return s.Reader.Read(b[:min(len(b), 4096)])
 }
