@@ -16,7 +16,8 @@ type Deployment struct {
 	TaskGroups         map[string]*DeploymentState // by group name
 	Status             string
 	StatusDescription  string
-	EvalPriority       int // of the evaluations raised for it
+	EvalPriority       int    // of the evaluations raised for it
+	EvalID             EvalID // the evaluation whose plan created it; zero if that was before log version 3
 	CreateIndex        uint64
 	ModifyIndex        uint64
 	CreateTime         int64 // ns since 1970

@@ -24,6 +24,7 @@ type Eval struct {
 	NextEval          EvalID // the one that this one created to follow it
 	PreviousEval      EvalID // the one that created this one
 	BlockedEval       EvalID // the one that waits for capacity that this one lacked
+	SupersededBy      EvalID // for a canceled one: the newer evaluation that does its work
 
 	// The results of the last decision.
 
@@ -87,8 +88,25 @@ const (
 // between evaluations have gaps, so that a job's history can be followed in both
 // directions.
 type Cause struct {
-	Kind string // one of the Cause constants
-	ID   string // of the thing: a UUID, a job's name, a launch time
+	Kind    string   // one of the Cause constants
+	ID      string   // of the thing: a UUID, a job's name, a launch time
+	Request *Request `json:",omitempty"` // what a user asked for, if one did; nil: unknown, or nobody did
+}
+
+// Request is a request of a user that changed something. Its time is that of
+// the row that it caused. It never changes once it is stored.
+type Request struct {
+	Op     string // the operation, such as job.register
+	Remote string // the host that it came from, as the first server saw it: the client, or an agent that forwarded it
+	Token  string `json:",omitempty"` // the accessor ID of the token that allowed it; empty without access control
+}
+
+// String returns the request as people read it.
+func (r *Request) String() string {
+	if r.Remote == "" {
+		return r.Op
+	}
+	return r.Op + " from " + r.Remote
 }
 
 // The kinds of cause.
@@ -105,10 +123,14 @@ const (
 
 // String returns the cause as people read it.
 func (c Cause) String() string {
-	if c.ID == "" {
-		return c.Kind
+	s := c.Kind
+	if c.ID != "" {
+		s += " " + c.ID
 	}
-	return c.Kind + " " + c.ID
+	if c.Request != nil {
+		s += ": " + c.Request.String()
+	}
+	return s
 }
 
 // A Token proves that its holder is the last worker that was given an evaluation.

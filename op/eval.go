@@ -29,6 +29,7 @@ type Eval struct {
 	NextEval             berth.EvalID
 	PreviousEval         berth.EvalID
 	BlockedEval          berth.EvalID
+	SupersededBy         berth.EvalID                  // for a canceled one: the newer evaluation that does its work
 	FailedTGAllocs       map[string]*berth.AllocMetric // by group: why something could not be placed
 	ClassEligibility     map[string]bool
 	EscapedComputedClass bool
@@ -67,6 +68,7 @@ type EvalStub struct {
 	NextEval          berth.EvalID
 	PreviousEval      berth.EvalID
 	BlockedEval       berth.EvalID
+	SupersededBy      berth.EvalID
 	CreateIndex       uint64
 	ModifyIndex       uint64
 	CreateTime        int64

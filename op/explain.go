@@ -27,8 +27,8 @@ type TracedEval struct {
 	Depth  int          // how many ancestors it has in the tree
 	Parent berth.EvalID // the evaluation that it came from, zero if none
 	// Link is how Parent is known: previous, next or blocked from a
-	// pointer, eval or alloc from the cause. It is empty if Parent was
-	// deleted since.
+	// pointer; eval, alloc or deployment from the cause. It is "gone" if
+	// Parent was deleted since.
 	Link    string
 	Placed  []TracedAlloc
 	Updated []TracedAlloc // updated in place to another version

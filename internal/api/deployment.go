@@ -126,7 +126,7 @@ func failDeployment(w *Write, in *op.FailDeployment) (ch Change[op.DeploymentUpd
 	if err != nil {
 		return ch, err
 	}
-	c := &state.FailDeployment{ID: d.ID, Description: berth.DeploymentUserFailed, Now: w.Now.UnixNano()}
+	c := &state.FailDeployment{ID: d.ID, Description: berth.DeploymentUserFailed, Request: w.request(), Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }
 
@@ -137,7 +137,7 @@ func pauseDeployment(w *Write, in *op.PauseDeployment) (ch Change[op.DeploymentU
 	if err != nil {
 		return ch, err
 	}
-	c := &state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentRunning, Now: w.Now.UnixNano()}
+	c := &state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentRunning, Request: w.request(), Now: w.Now.UnixNano()}
 	if in.Pause {
 		c.Status = berth.DeploymentPaused
 	}
@@ -154,7 +154,7 @@ func promoteDeployment(w *Write, in *op.PromoteDeployment) (ch Change[op.Deploym
 	case in.All == (len(in.Groups) > 0):
 		return ch, berth.Errorf(berth.Invalid, "Groups: want either All or a list of groups to promote, not both")
 	}
-	c := &state.PromoteDeployment{ID: d.ID, Groups: in.Groups, Now: w.Now.UnixNano()}
+	c := &state.PromoteDeployment{ID: d.ID, Groups: in.Groups, Request: w.request(), Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, nil) }), nil
 }
 
@@ -166,7 +166,7 @@ func setAllocHealth(w *Write, in *op.SetAllocHealth) (ch Change[op.DeploymentUpd
 		return ch, err
 	}
 	c := &state.SetAllocHealth{
-		ID: d.ID, Healthy: in.HealthyAllocationIDs, Unhealthy: in.UnhealthyAllocationIDs, Fail: true, Now: w.Now.UnixNano(),
+		ID: d.ID, Healthy: in.HealthyAllocationIDs, Unhealthy: in.UnhealthyAllocationIDs, Fail: true, Request: w.request(), Now: w.Now.UnixNano(),
 	}
 	return propose(c, func(o *Outcome) op.DeploymentUpdated { return deploymentUpdated(o, c.Eval, c.Reverted) }), nil
 }

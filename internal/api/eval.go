@@ -155,7 +155,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, Cause: e.Cause,
 		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, NodeID: e.NodeID, NodeModifyIndex: e.NodeModifyIndex,
 		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, Failure: e.Failure,
-		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,
+		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval, SupersededBy: e.SupersededBy,
 		FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: op.Timeline{Timeline: e.Timeline},
 		SnapshotIndex: e.SnapshotIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
 	}
@@ -186,7 +186,7 @@ func evalStub(e *berth.Eval) op.EvalStub {
 	v := op.EvalStub{
 		ID: e.ID, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, Namespace: e.Namespace, JobID: e.JobID, NodeID: e.NodeID,
 		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, NextEval: e.NextEval,
-		PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+		PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval, SupersededBy: e.SupersededBy, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
 		CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
 	}
 	if e.WaitUntil != 0 {

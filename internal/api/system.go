@@ -19,7 +19,7 @@ func (s *Server) system() {
 // collectGarbage raises the evaluation that deletes what is no longer needed. It
 // does not wait for it.
 func collectGarbage(w *Write, _ *op.SystemGC) (Change[op.SystemGCRaised], error) {
-	c := &state.RaiseCore{Force: true, Cause: berth.Cause{Kind: berth.CauseUser}, Now: w.Now.UnixNano()}
+	c := &state.RaiseCore{Force: true, Cause: w.cause(), Now: w.Now.UnixNano()}
 	w.random(c.ID[:])
 	return propose(c, func(*Outcome) op.SystemGCRaised { return op.SystemGCRaised{EvalID: c.ID} }), nil
 }

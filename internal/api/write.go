@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"berth"
@@ -24,6 +25,7 @@ type Write struct {
 	Now     time.Time // of the decision; commands take their time from it
 	Rand    io.Reader // for IDs and seeds, see random
 
+	operation string // its name
 	named     string // the namespace that the request names, "" if it names none
 	authorize func(Caller, acl.Capability, string) error
 	phases    phases // what the leader knows of evaluations
@@ -62,9 +64,27 @@ func (w *Write) random(b []byte) {
 
 // seed returns the seed of an evaluation that a user raises.
 func (w *Write) seed(trigger string, priority int) state.EvalSeed {
-	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: berth.Cause{Kind: berth.CauseUser}}
+	s := state.EvalSeed{TriggeredBy: trigger, Priority: priority, Cause: w.cause()}
 	w.random(s.ID[:])
 	return s
+}
+
+// cause returns this request as the cause of what it changes.
+func (w *Write) cause() berth.Cause {
+	return berth.Cause{Kind: berth.CauseUser, Request: w.request()}
+}
+
+// request returns this request as rows keep it, or nil while some server is too
+// old to know such a field.
+func (w *Write) request() *berth.Request {
+	if !w.KeepsLineage() {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(w.Caller.Remote)
+	if err != nil {
+		host = w.Caller.Remote
+	}
+	return &berth.Request{Op: w.operation, Remote: host}
 }
 
 // Change is what a write handler decided: the commands to propose, and how the
@@ -225,6 +245,7 @@ func (s *Server) admitWrite(ctx context.Context, info *op.Info, who Caller, opts
 	w := &Write{
 		ctx:    ctx,
 		Region: s.Region, Options: *opts, Caller: who, Now: time.Now(), Rand: s.Rand, named: opts.Namespace, authorize: s.Authorize,
+		operation: info.Name,
 	}
 	if w.named == "" {
 		w.Options.Namespace = berth.DefaultNamespace

@@ -90,8 +90,12 @@ func (s deploymentStatus) pace(c *call) (time.Duration, error) {
 // deploymentPage shows a deployment, with verbose including its allocations.
 func (c *call) deploymentPage(ctx context.Context, d *berth.Deployment, verbose bool) (*page, error) {
 	p := c.page()
-	p.pairs("ID", short(d.ID.String(), verbose), "Job ID", string(d.JobID), "Job Version", strconv.FormatUint(d.JobVersion, 10),
-		"Status", d.Status, "Description", d.StatusDescription)
+	kv := []string{"ID", short(d.ID.String(), verbose), "Job ID", string(d.JobID), "Job Version", strconv.FormatUint(d.JobVersion, 10),
+		"Status", d.Status, "Description", d.StatusDescription}
+	if !d.EvalID.IsZero() {
+		kv = append(kv, "Evaluation", short(d.EvalID.String(), verbose))
+	}
+	p.pairs(kv...)
 	p.heading("Deployed")
 	p.table(deployed(d))
 	if !verbose {

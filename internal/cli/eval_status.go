@@ -98,6 +98,9 @@ func (s evalStatus) overview(c *call, p *page, e *op.Eval) {
 		"Next Eval", id(e.NextEval),
 		"Blocked Eval", id(e.BlockedEval),
 	)
+	if !e.SupersededBy.IsZero() {
+		kv = append(kv, "Superseded By", id(e.SupersededBy))
+	}
 	if !e.NodeID.IsZero() {
 		kv = append(kv, "Node ID", short(e.NodeID.String(), *s.verbose))
 	}

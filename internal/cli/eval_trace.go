@@ -35,6 +35,9 @@ func evalTraceCommand() *command {
 type evalTrace struct {
 	data         dataFlags
 	all, verbose *bool
+	job          berth.JobKey // whose evaluations are traced
+	// supersedes lists the evaluations whose work each of the trace does.
+	supersedes map[berth.EvalID][]string
 }
 
 // run prints the tree. Evaluations arrive from the server in the order of the
@@ -49,6 +52,11 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 	}
 	if t.data.wanted() {
 		return t.data.write(c, trace)
+	}
+	t.job = berth.JobKey{Namespace: trace.Namespace, ID: trace.JobID}
+	t.supersedes = map[berth.EvalID][]string{}
+	for _, e := range trace.Evals {
+		t.supersedes[e.SupersededBy] = append(t.supersedes[e.SupersededBy], short(e.ID.String(), *t.verbose))
 	}
 	p := c.page()
 	// Evaluations outlive their job for a while.
@@ -102,7 +110,14 @@ func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace
 func (t evalTrace) draw(c *call, p *page, all []op.TracedEval, i int) {
 	e := &all[i]
 	head, left := t.branches(all, i)
-	p.linef("%s%s  %s, %s", head, short(e.ID.String(), *t.verbose), e.TriggeredBy, evalState(&e.Eval))
+	whose := ""
+	if e.JobID != t.job.ID || e.Namespace != t.job.Namespace { // it led to one of this job
+		whose = fmt.Sprintf(" of job %q", e.JobID)
+		if e.Namespace != t.job.Namespace {
+			whose += fmt.Sprintf(" in namespace %q", e.Namespace)
+		}
+	}
+	p.linef("%s%s  %s%s, %s", head, short(e.ID.String(), *t.verbose), e.TriggeredBy, whose, evalState(&e.Eval))
 	for _, l := range t.lines(c, e) {
 		p.linef("%s%-12s %s", left, l[0], l[1])
 	}
@@ -153,12 +168,14 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	s := evalStatus{verbose: t.verbose}
 	cause := s.cause(e.Cause)
 	if e.Link == "gone" {
-		cause += fmt.Sprintf("(evaluation %s, deleted)", short(e.Parent.String(), *t.verbose))
+		cause += fmt.Sprintf(" (evaluation %s, deleted)", short(e.Parent.String(), *t.verbose))
 	} else if e.Link == berth.CauseAlloc {
 		cause += fmt.Sprintf(", placed or updated by %s", short(e.Parent.String(), *t.verbose))
+	} else if e.Link == berth.CauseDeployment {
+		cause += fmt.Sprintf(", begun by %s", short(e.Parent.String(), *t.verbose))
 	}
 	add("cause", "%s", cause)
-	if e.StatusDescription != "" {
+	if e.StatusDescription != "" && e.SupersededBy.IsZero() { // otherwise the pointer says it
 		add("because", "%s", e.StatusDescription)
 	}
 	// Related evaluations stand elsewhere in the tree, so only their IDs are
@@ -167,10 +184,13 @@ func (t evalTrace) lines(c *call, e *op.TracedEval) (out [][2]string) {
 	for _, x := range []struct {
 		name string
 		id   berth.EvalID
-	}{{"previous", e.PreviousEval}, {"next", e.NextEval}, {"blocked", e.BlockedEval}} {
+	}{{"previous", e.PreviousEval}, {"next", e.NextEval}, {"blocked", e.BlockedEval}, {"superseded by", e.SupersededBy}} {
 		if !x.id.IsZero() {
 			pointers = append(pointers, x.name+" "+short(x.id.String(), *t.verbose))
 		}
+	}
+	if list := t.supersedes[e.ID]; len(list) > 0 {
+		pointers = append(pointers, "supersedes "+strings.Join(list, " "))
 	}
 	if len(pointers) > 0 {
 		add("pointers", "%s", strings.Join(pointers, ", "))

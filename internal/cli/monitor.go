@@ -107,8 +107,21 @@ func (m *monitor) run(ctx context.Context, id berth.EvalID) error {
 	return nil
 }
 
-// follow watches one evaluation until it completes.
+// follow watches an evaluation until it ends. If a newer evaluation of the job
+// superseded it, that one does its work, so it is watched next.
 func (m *monitor) follow(ctx context.Context, id berth.EvalID) (*op.Eval, error) {
+	for {
+		e, err := m.followOne(ctx, id)
+		if err != nil || e.SupersededBy.IsZero() {
+			return e, err
+		}
+		m.head("Evaluation %q was superseded by evaluation %q", short(id.String(), m.options.verbose), short(e.SupersededBy.String(), m.options.verbose))
+		id = e.SupersededBy
+	}
+}
+
+// followOne watches one evaluation until it ends.
+func (m *monitor) followOne(ctx context.Context, id berth.EvalID) (*op.Eval, error) {
 	m.head("Monitoring evaluation %q", short(id.String(), m.options.verbose))
 	var index uint64
 	var delayed bool

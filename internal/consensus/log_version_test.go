@@ -61,7 +61,7 @@ func TestLogVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := leader.store.Snapshot()
-		if !before.Cluster.IsZero() || before.LogVersion != 1 || asked.Load() != 1 {
+		if !before.Cluster.IsZero() || before.LogVersion != 1 || asked.Load() != 2 {
 			t.Errorf("cluster %s, log version %d, asked %d times", before.Cluster, before.LogVersion, asked.Load())
 		}
 		left := &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: state.EvalSeed{ID: berth.EvalID{1}}, Left: true}}}
@@ -78,7 +78,7 @@ func TestLogVersions(t *testing.T) {
 		}
 		c.within(time.Minute, "the cluster has an ID on all servers", func() bool {
 			for _, id := range c.running() {
-				if s := c.at(id).store.Snapshot(); s.Cluster.IsZero() || s.LogVersion != 2 {
+				if s := c.at(id).store.Snapshot(); s.Cluster.IsZero() || s.LogVersion != codec.LogVersion {
 					return false
 				}
 			}
@@ -96,7 +96,7 @@ func TestLogVersions(t *testing.T) {
 			}
 			c.halt(id)
 			c.leader()
-			if s := c.start(id).store.Snapshot(); s.LogVersion != 2 {
+			if s := c.start(id).store.Snapshot(); s.LogVersion != codec.LogVersion {
 				t.Errorf("%s: the saved state has log version %d", id, s.LogVersion)
 			}
 		}
@@ -145,7 +145,7 @@ func TestRestoreOfANewerLogVersion(t *testing.T) {
 		defer newer.close()
 		newer.boot(1)
 		var saved bytes.Buffer
-		if b, err := newer.leader().SaveTo(&saved); err != nil || b.Version != 4 {
+		if b, err := newer.leader().SaveTo(&saved); err != nil || b.Version != codec.SnapshotVersion {
 			t.Fatal(b, err)
 		}
 		c, behind, _ := mixed(t)
@@ -195,7 +195,7 @@ func TestOlderBuildsDoNotStart(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(dir); err == nil || !strings.Contains(err.Error(), "log version 3, written by a newer build; this build reads 1 to 2") {
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("log version %d, written by a newer build; this build reads 1 to %d", codec.LogVersion+1, codec.LogVersion)) {
 		t.Errorf("a newer log: %v", err)
 	}
 
@@ -215,7 +215,7 @@ func TestOlderBuildsDoNotStart(t *testing.T) {
 	if err := sink.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(dir); err == nil || !strings.Contains(err.Error(), "the snapshot has version 5; this build reads 1 to 4") {
+	if err := open(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the snapshot has version %d; this build reads 1 to %d", codec.SnapshotVersion+1, codec.SnapshotVersion)) {
 		t.Errorf("a newer saved state: %v", err)
 	}
 }

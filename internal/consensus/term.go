@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"berth/internal/state"
+	"berth/internal/state/codec"
 )
 
 // A Term is the time during which this server leads.
@@ -119,6 +121,10 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 	if err != nil {
 		return err
 	}
+	raised, err := s.raise(ctx, p, number)
+	if err != nil {
+		return err
+	}
 	s.leads.Store(&lease{number, p.term})
 	s.complete.Store(true)
 	now := Term{Number: number, Log: p, Confirm: func(ctx context.Context) error { return s.confirm(ctx, number) }}
@@ -130,10 +136,49 @@ func (s *Server) begin(ctx context.Context, n *node, p *proposer, number uint64,
 		compares, stop := context.WithCancel(ctx)
 		var compare sync.WaitGroup
 		compare.Go(func() { s.proposeChecks(compares, now) })
+		if !raised {
+			compare.Go(func() { s.keepRaising(compares, p, number) })
+		}
 		defer compare.Wait()
 		defer stop()
 	}
 	return lead(ctx, now)
+}
+
+// raiseEvery is how often a leader tries to raise the log version, once a server
+// was too old for it. The last server of a rolling upgrade may come back without
+// a new term.
+const raiseEvery = time.Minute
+
+// keepRaising raises the log version as soon as every server knows it.
+func (s *Server) keepRaising(ctx context.Context, p *proposer, term uint64) {
+	t := time.NewTicker(raiseEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		if raised, err := s.raise(ctx, p, term); raised || err != nil {
+			return // an error means that the term is over
+		}
+	}
+}
+
+// raise raises the log to this build's log version, and reports whether it has
+// that version now. It has not while some server is too old for it.
+func (s *Server) raise(ctx context.Context, p *proposer, term uint64) (bool, error) {
+	if s.store.Snapshot().LogVersion >= codec.LogVersion {
+		return true, nil
+	}
+	c := &state.RaiseLogVersion{To: codec.LogVersion}
+	c.Stamp(term)
+	_, err := p.Propose(ctx, c)
+	if errors.Is(err, state.ErrLogVersion) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // correctAddress updates this server's address in the configuration. A log from

@@ -35,6 +35,7 @@ func (c *checker) evals() {
 		}
 		c.follows(e, e.NextEval, "NextEval")
 		c.follows(e, e.BlockedEval, "BlockedEval")
+		c.succession(e)
 		c.descent(e)
 		if e.TriggeredBy == berth.TriggerFailedFollowUp && !e.PreviousEval.IsZero() {
 			if other, ok := followed[e.PreviousEval]; ok {
@@ -70,6 +71,22 @@ func (c *checker) descent(e *berth.Eval) {
 		}
 	case descends(e) && p.NextEval != e.ID && p.BlockedEval != e.ID:
 		c.addf("I-06", "evaluation %s follows %s, which does not point to it", e.ID, p.ID)
+	}
+}
+
+// succession checks who does the work of an evaluation that was superseded: a
+// younger or older evaluation of its job, which may be deleted by now.
+func (c *checker) succession(e *berth.Eval) {
+	if e.SupersededBy.IsZero() {
+		return
+	}
+	switch by := c.Eval(e.SupersededBy); {
+	case e.Status != berth.EvalCanceled:
+		c.addf("I-06", "evaluation %s is %s, but superseded by %s", e.ID, e.Status, e.SupersededBy)
+	case e.SupersededBy == e.ID:
+		c.addf("I-06", "evaluation %s is superseded by itself", e.ID)
+	case by != nil && by.Key() != e.Key():
+		c.addf("I-06", "evaluation %s of job %s is superseded by %s of job %s", e.ID, e.Key(), by.ID, by.Key())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"berth"
+	"berth/internal/state/codec"
 )
 
 // BeginAllowed starts a transaction that calls allow before it applies a
@@ -150,6 +151,28 @@ func (c *BeginTerm) Apply(tx *Tx) error {
 	}
 	return nil
 }
+
+// RaiseLogVersion records that every server knows a log version. From then on
+// rows may hold what came with it.
+type RaiseLogVersion struct {
+	ByLeader
+	To int // at most the log version of the proposer
+}
+
+// raisedSince is the log version that brought the command.
+const raisedSince = 3
+
+// Apply implements Command. The state takes the log version from what the
+// command needs.
+func (c *RaiseLogVersion) Apply(tx *Tx) error {
+	if c.To < 1 || c.To > codec.LogVersion {
+		return berth.Errorf(berth.Invalid, "log version %d: this build knows 1 to %d", c.To, codec.LogVersion)
+	}
+	return nil
+}
+
+// needs implements needer.
+func (c *RaiseLogVersion) needs() int { return max(c.To, raisedSince) }
 
 // needs implements needer: naming the cluster came with log version 2.
 func (c *BeginTerm) needs() int {

@@ -13,7 +13,7 @@ func init() {
 		5:  {make: func() Command { return &SetNodeStatus{} }, since: 1},
 		6:  {make: func() Command { return &ApplyPlan{} }, since: 1, feature: "the quarantine of jobs whose scheduling takes too much work", counted: true},
 		7:  {make: func() Command { return &ReportAllocs{} }, since: 1},
-		8:  {make: func() Command { return &CancelEvals{} }, since: 1},
+		8:  {make: func() Command { return &CancelEvals{} }, since: 1, feature: "pointers to the successors of evaluations"},
 		9:  {make: func() Command { return &FailEval{} }, since: 1},
 		10: {make: func() Command { return &AddNodeEvents{} }, since: 1},
 		11: {make: func() Command { return &CreateEvals{} }, since: 1, feature: "evaluations for allocations of a deleted job"},
@@ -57,6 +57,7 @@ func init() {
 		54: {make: func() Command { return &FailSubmission{} }, since: 2, feature: streamJobs, cause: "fail", counted: true},
 		55: {make: func() Command { return &SetExport{} }, since: 2, feature: streamJobs, cause: "user"},
 		56: {make: func() Command { return &SetImport{} }, since: 2, feature: streamJobs, cause: "user"},
+		57: {make: func() Command { return &RaiseLogVersion{} }, since: 3, feature: "pointers between evaluations and deployments"},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

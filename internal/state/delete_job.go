@@ -81,7 +81,7 @@ func (c *DeleteJob) feature() string { return "deletion of jobs with propagation
 // deletion returns how the job is deleted from now on. marked is its mark so
 // far, or nil.
 func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
-	d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser}, RequestIndex: tx.Index, Time: c.Now}
+	d := berth.Deletion{Policy: c.Policy, Intent: c.Intent, Cause: berth.Cause{Kind: berth.CauseUser, Request: c.Eval.Cause.Request}, RequestIndex: tx.Index, Time: c.Now}
 	switch {
 	case marked == nil:
 	case marked.hasSuccessor(): // now nothing follows

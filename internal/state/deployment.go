@@ -74,6 +74,15 @@ func (s *Snapshot) deploymentOf(j *berth.Job) *berth.Deployment {
 	return nil
 }
 
+// deploymentOfEval returns the deployment that an evaluation hands on to those
+// that wait for it.
+func (tx *Tx) deploymentOfEval(e *berth.Eval) (id berth.DeploymentID) {
+	if tx.KeepsLineage() {
+		return e.DeploymentID
+	}
+	return id
+}
+
 // link stores a new row and adds it to the indexes.
 func (t *deploymentTable) link(tx *Tx, d *berth.Deployment) {
 	slot := t.insert(tx, d)

@@ -22,15 +22,15 @@ func (tx *Tx) active(id berth.DeploymentID) (*berth.Deployment, error) {
 
 // continueDeployment creates the evaluation that continues a deployment and
 // returns its ID, or zero if its job does not need one. d is about to be
-// stored, or has ended.
-func (tx *Tx) continueDeployment(d *berth.Deployment, now int64) (id berth.EvalID) {
+// stored, or has ended. by is the request that asked for it, or nil.
+func (tx *Tx) continueDeployment(d *berth.Deployment, by *berth.Request, now int64) (id berth.EvalID) {
 	j := tx.Job(d.Key())
 	if j == nil || j.UID != d.JobUID || j.Stop {
 		return id
 	}
 	e := newEval(j, EvalSeed{
 		ID: tx.newID(d.ID), Priority: d.EvalPriority, TriggeredBy: berth.TriggerDeploymentWatcher,
-		Cause: berth.Cause{Kind: berth.CauseDeployment, ID: d.ID.String()},
+		Cause: berth.Cause{Kind: berth.CauseDeployment, ID: d.ID.String(), Request: by},
 	}, now)
 	e.DeploymentID = d.ID
 	tx.putEval(nil, e)
@@ -47,6 +47,7 @@ type SetDeploymentStatus struct {
 	Status      string // running, paused or cancelled
 	Description string // "" means the usual text of the status
 	Now         int64
+	Request     *berth.Request // of the user who asked for it; nil if none did, or before log version 3
 
 	Eval berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 }
@@ -83,7 +84,7 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 		for _, g := range d.TaskGroups {
 			g.Extend(c.Now)
 		}
-		c.Eval = tx.continueDeployment(d, c.Now)
+		c.Eval = tx.continueDeployment(d, c.Request, c.Now)
 	}
 	tx.putDeployment(old, d)
 	return nil
@@ -93,9 +94,10 @@ func (c *SetDeploymentStatus) Apply(tx *Tx) error {
 // so that the old instances beside them are replaced.
 type PromoteDeployment struct {
 	ByLeader
-	ID     berth.DeploymentID
-	Groups []string // empty: all that have canaries
-	Now    int64
+	ID      berth.DeploymentID
+	Groups  []string // empty: all that have canaries
+	Now     int64
+	Request *berth.Request // of the user who asked for it; nil if none did, or before log version 3
 
 	Eval berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 }
@@ -132,7 +134,7 @@ func (c *PromoteDeployment) Apply(tx *Tx) error {
 	if d.Status == berth.DeploymentRunning {
 		d.StatusDescription = d.Runs()
 	}
-	c.Eval = tx.continueDeployment(d, c.Now)
+	c.Eval = tx.continueDeployment(d, c.Request, c.Now)
 	tx.putDeployment(old, d)
 	return nil
 }
@@ -203,8 +205,9 @@ type SetAllocHealth struct {
 	Healthy, Unhealthy []berth.AllocID
 	Fail               bool
 	// Silent skips allocations that already have a health.
-	Silent bool
-	Now    int64
+	Silent  bool
+	Now     int64
+	Request *berth.Request // of the user who asked for it; nil if none did, or before log version 3
 
 	Eval     berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job was reverted to
@@ -250,11 +253,11 @@ func (c *SetAllocHealth) Apply(tx *Tx) error {
 	d.ModifyTime = c.Now
 	// Failing ends the deployment and may revert the job.
 	if c.Fail && len(c.Unhealthy) > 0 {
-		c.Eval, c.Reverted = tx.failDeployment(old, d, berth.DeploymentUnhealthy, c.Now)
+		c.Eval, c.Reverted = tx.failDeployment(old, d, berth.DeploymentUnhealthy, c.Request, c.Now)
 		return nil
 	}
 	if d.Status == berth.DeploymentRunning && d.HealthIndex == tx.Index {
-		c.Eval = tx.continueDeployment(d, c.Now)
+		c.Eval = tx.continueDeployment(d, c.Request, c.Now)
 	}
 	tx.putDeployment(old, d)
 	return nil
@@ -267,6 +270,7 @@ type FailDeployment struct {
 	ID          berth.DeploymentID
 	Description string
 	Now         int64
+	Request     *berth.Request // of the user who asked for it; nil if none did, or before log version 3
 
 	Eval     berth.EvalID `msgpack:"-"` // set by Apply: the created evaluation
 	Reverted *uint64      `msgpack:"-"` // set by Apply: the version that the job was reverted to
@@ -279,13 +283,13 @@ func (c *FailDeployment) Apply(tx *Tx) error {
 		return err
 	}
 	d := newEnrolment(old, new(*old)).d
-	c.Eval, c.Reverted = tx.failDeployment(old, d, c.Description, c.Now)
+	c.Eval, c.Reverted = tx.failDeployment(old, d, c.Description, c.Request, c.Now)
 	return nil
 }
 
 // failDeployment stores a deployment as failed, with the consequences. d is a
 // copy that it may change.
-func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (eval berth.EvalID, reverted *uint64) {
+func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, by *berth.Request, now int64) (eval berth.EvalID, reverted *uint64) {
 	d.Status, d.StatusDescription, d.ModifyTime = berth.DeploymentFailed, why, now
 	j := tx.Job(d.Key())
 	to, more := tx.revertsTo(d, j)
@@ -295,7 +299,7 @@ func (tx *Tx) failDeployment(old, d *berth.Deployment, why string, now int64) (e
 		tx.revertTo(j, to, now)
 		reverted = &to.Version
 	}
-	return tx.continueDeployment(d, now), reverted
+	return tx.continueDeployment(d, by, now), reverted
 }
 
 // revertsTo returns the version that a job is reverted to because a deployment
@@ -357,7 +361,7 @@ func (c *StepDeployments) Apply(tx *Tx) error {
 			continue
 		}
 		d := *old
-		tx.continueDeployment(&d, c.Now)
+		tx.continueDeployment(&d, nil, c.Now)
 		d.StepIndex = tx.Index // even if no evaluation is needed
 		tx.putDeployment(old, &d)
 	}

@@ -231,6 +231,31 @@ func (tx *Tx) cancel(old *berth.Eval, why string, now int64) {
 	tx.putEval(old, &e)
 }
 
+// supersede cancels an open evaluation because a newer one of its job does its
+// work.
+func (tx *Tx) supersede(old *berth.Eval, by berth.EvalID, now int64) {
+	e := *old
+	e.Status, e.StatusDescription, e.ModifyTime = berth.EvalCanceled, Superseded(by), now
+	if tx.KeepsLineage() {
+		e.SupersededBy = by
+	}
+	tx.putEval(old, &e)
+}
+
+// Superseded is the description of an evaluation that a newer one supersedes.
+func Superseded(by berth.EvalID) string { return "superseded by evaluation " + by.String() }
+
+// lineageSince is the log version that brought the pointers between rows beyond
+// those of log version 1: who supersedes an evaluation, which evaluation made a
+// deployment, and which request caused an evaluation.
+const lineageSince = 3
+
+// KeepsLineage reports whether every server of the cluster keeps these
+// pointers. They are not set before, because a server that does not know them
+// would have another state. A command with a [berth.Request] is not proposed
+// before, either.
+func (s *Snapshot) KeepsLineage() bool { return s.LogVersion >= lineageSince }
+
 // MaxStreamError is the longest reason for giving up a submission, in bytes.
 const MaxStreamError = 4 << 10
 

@@ -75,7 +75,8 @@ func (tx *Tx) leftBy(k berth.JobKey) (last *berth.Job) {
 type CancelEvals struct {
 	ByLeader
 	IDs []berth.EvalID
-	Why string // for people
+	Why string       // for people
+	By  berth.EvalID // the evaluation that does their work; zero if none does, or not every server knows the field
 	Now int64
 }
 
@@ -83,10 +84,22 @@ type CancelEvals struct {
 func (c *CancelEvals) Apply(tx *Tx) error {
 	for _, id := range c.IDs {
 		if e := tx.Eval(id); e != nil && !e.Terminal() {
-			tx.cancel(e, c.Why, c.Now)
+			if c.By.IsZero() {
+				tx.cancel(e, c.Why, c.Now)
+			} else {
+				tx.supersede(e, c.By, c.Now)
+			}
 		}
 	}
 	return nil
+}
+
+// needs implements needer: the field By came with log version 3.
+func (c *CancelEvals) needs() int {
+	if c.By.IsZero() {
+		return 1
+	}
+	return lineageSince
 }
 
 // FailEval ends an evaluation that could not be delivered or decided, and

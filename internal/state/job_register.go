@@ -194,7 +194,7 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 	next := &Successor{&j, c.Submission}
 	// An ended incarnation is deleted first; the job follows it.
 	if marked == nil {
-		tx.markStream(old, berth.IntentReplace, berth.Cause{Kind: berth.CauseUser}, next, c.Now)
+		tx.markStream(old, berth.IntentReplace, berth.Cause{Kind: berth.CauseUser, Request: c.Eval.Cause.Request}, next, c.Now)
 		return nil
 	}
 	// It is being deleted already: replace the successor.

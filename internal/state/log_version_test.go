@@ -144,7 +144,7 @@ func TestEveryNumberHasALogVersion(t *testing.T) {
 			last[state.Needs(c)] = n
 		}
 	}
-	if want := (map[int]state.Number{1: 43, 2: 56}); !reflect.DeepEqual(last, want) {
+	if want := (map[int]state.Number{1: 43, 2: 56, 3: 57}); !reflect.DeepEqual(last, want) {
 		t.Errorf("the last numbers of log versions are %v, not %v", last, want)
 	}
 }
@@ -162,6 +162,9 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{&state.BeginTerm{Term: 3, Cluster: state.ClusterID{1}}, 2},
 		{&state.CreateEvals{Evals: []state.EvalFor{{}, {}}}, 1},
 		{&state.CreateEvals{Evals: []state.EvalFor{{}, {Left: true}}}, 2},
+		{&state.CancelEvals{}, 1},
+		{&state.CancelEvals{By: statetest.ID[berth.Eval](1)}, 3},
+		{&state.RaiseLogVersion{To: 3}, 3},
 		{&state.StopJob{Purge: true}, 1},
 		{&state.DeleteJob{Policy: berth.Background}, 2},
 		{&state.ApplyPlan{}, 1},
@@ -215,10 +218,11 @@ func TestTheFirstCommandOfALogVersionIsAskedFor(t *testing.T) {
 // agree on it can read.
 func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
-	for i, version := range []string{"3", "4"} {
+	for i, version := range []string{"3", "4", "5"} {
 		logVersion := i + 1
-		if logVersion == 2 {
-			if _, err := log.Propose(t.Context(), &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}); err != nil {
+		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}}[logVersion]
+		if raise != nil {
+			if _, err := log.Propose(t.Context(), raise); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -249,7 +253,7 @@ func TestTheOldestVersionIsSaved(t *testing.T) {
 // though it knows each number.
 func TestEntriesSayWhatTheyNeed(t *testing.T) {
 	cmds := state.AppendCommand(nil, &state.BeginTerm{Term: 3})
-	for logVersion, version := range map[int]byte{1: 2, 2: 3} {
+	for logVersion, version := range map[int]byte{1: 2, 2: 3, 3: 3} {
 		b := codec.EncodeEntryOn(77, logVersion, cmds)
 		base, ok := codec.EntryBase(b)
 		if got, err := state.DecodeEntry(b); err != nil || len(got) != 1 || b[0] != version || base != 77 || !ok {

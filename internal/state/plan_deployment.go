@@ -90,6 +90,9 @@ func (c *ApplyPlan) enrol(tx *Tx, job *berth.Job) *enrolment {
 	if c.Deploy != nil {
 		d := *c.Deploy
 		d.CreateTime, d.ModifyTime = c.Now, c.Now
+		if tx.KeepsLineage() {
+			d.EvalID = c.Eval
+		}
 		return newEnrolment(nil, &d)
 	}
 	if len(c.Place)+len(c.Update) == 0 || job.Type != berth.TypeService && job.Type != berth.TypeSystem {

@@ -24,6 +24,7 @@ type rollout struct {
 
 func newRollout(t *testing.T) *rollout {
 	w := &rollout{t: t, snap: state.New().Snapshot(), other: state.New().Snapshot()}
+	w.do(&state.RaiseLogVersion{To: codec.LogVersion})
 	w.do(statetest.AddNode(1, 1000, 1000))
 	w.do(statetest.AddNode(2, 1000, 1000))
 	w.register(nil)

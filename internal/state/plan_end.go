@@ -43,7 +43,7 @@ func (c *ApplyPlan) checkEnd(tx *Tx, eval *berth.Eval) error {
 func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	e := *old
 	e.Status, e.StatusDescription, e.Failure, e.ModifyTime = end.Status, end.Description, end.Failure, now
-	if e.Status == berth.EvalCanceled { // it decided nothing
+	if e.Status == berth.EvalCanceled && tx.LogVersion >= quarantineSince { // it decided nothing
 		e.Timeline = end.Timeline
 		tx.putEval(old, &e)
 		return
@@ -51,7 +51,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
 	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
 	live := job != nil && job.UID == e.JobUID && !job.Stop
-	if live { // clients go from an evaluation to the deployment they wait for
+	if live && tx.KeepsLineage() { // clients go from an evaluation to the deployment they wait for
 		if d := tx.deploymentOf(job); d != nil {
 			e.DeploymentID = d.ID
 		}
@@ -81,7 +81,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		// newer than that of any other.
 		for _, b := range tx.blockedOf(job) {
 			if b.ID != e.ID {
-				tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+				tx.supersede(b, e.ID, now)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		if end.Blocked != nil && n.ID == end.Blocked.ID {
 			next.Status, next.Missed = berth.EvalBlocked, end.Missed
 			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
-			next.SnapshotIndex, next.DeploymentID = end.SnapshotIndex, e.DeploymentID
+			next.SnapshotIndex, next.DeploymentID = end.SnapshotIndex, tx.deploymentOfEval(&e)
 		}
 		tx.putEval(nil, next)
 	}

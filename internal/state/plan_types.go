@@ -31,10 +31,14 @@ type ApplyPlan struct {
 	joins       *enrolment
 }
 
-// needs implements needer: failures came with log version 2.
+// quarantineSince is the log version that brought the quarantine of jobs, and
+// canceled evaluations that keep nothing of a decision.
+const quarantineSince = 3
+
+// needs implements needer: failures came with log version 3.
 func (c *ApplyPlan) needs() int {
 	if c.End != nil && c.End.Failure != "" {
-		return 2
+		return quarantineSince
 	}
 	return 1
 }

@@ -79,7 +79,7 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 		switch {
 		case b.ID == e.ID:
 		case b.NodeID.IsZero(): // that one gave up; this outcome is newer
-			tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+			tx.supersede(b, e.ID, now)
 		case !gaveUp:
 			have[b.NodeID] = b
 		}
@@ -115,7 +115,7 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 	tx.setQueued(job, queued)
 	for _, b := range tx.blockedOf(job) {
 		if have[b.NodeID] == b {
-			tx.cancel(b, "superseded by evaluation "+e.ID.String(), now)
+			tx.supersede(b, e.ID, now)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
 	}
 	n := *b
 	n.FailedTGAllocs, n.QueuedAllocations, n.Missed = w.Failed, w.Queued, w.Missed
-	n.JobModifyIndex, n.SnapshotIndex, n.DeploymentID = by.JobModifyIndex, end.SnapshotIndex, by.DeploymentID
+	n.JobModifyIndex, n.SnapshotIndex, n.DeploymentID = by.JobModifyIndex, end.SnapshotIndex, tx.deploymentOfEval(by)
 	tx.putEval(b, &n)
 }
 
@@ -139,6 +139,6 @@ func (tx *Tx) newNodeWait(by *berth.Eval, node berth.NodeID, w *NodeWait, end *E
 		TriggeredBy: berth.TriggerQueuedAllocs, Cause: berth.Cause{Kind: berth.CauseEval, ID: by.ID.String()},
 		JobModifyIndex: by.JobModifyIndex, NodeID: node, PreviousEval: by.ID, Status: berth.EvalBlocked,
 		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, SnapshotIndex: end.SnapshotIndex,
-		DeploymentID: by.DeploymentID, CreateTime: now, ModifyTime: now,
+		DeploymentID: tx.deploymentOfEval(by), CreateTime: now, ModifyTime: now,
 	}
 }

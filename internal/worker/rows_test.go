@@ -13,6 +13,7 @@ import (
 	"berth/internal/leader/planner"
 	"berth/internal/schedule"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 	"berth/internal/worker"
 )
@@ -30,7 +31,7 @@ type desk struct {
 func atDesk(t *testing.T, f func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, statetest.AddNode(1, 4000, 4000))
+		store, log := statetest.New(t, &state.BeginTerm{Term: 1}, &state.RaiseLogVersion{To: codec.LogVersion}, statetest.AddNode(1, 4000, 4000))
 		ctx, stop := context.WithCancel(t.Context())
 		b := newBroker(t, store, log)
 		ended := make(chan error)
@@ -385,8 +386,8 @@ var rows = []struct {
 	}},
 	{"pending to canceled: a newer one of its job", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1), statetest.Register(d.job("web", 2, 100, ""), 2))
-		if e := d.is(first, berth.EvalCanceled, ""); e.StatusDescription != "superseded by evaluation "+statetest.ID[berth.Eval](2).String() {
-			d.t.Error(e.StatusDescription)
+		if e := d.is(first, berth.EvalCanceled, ""); e.SupersededBy != statetest.ID[berth.Eval](2) || e.StatusDescription != state.Superseded(e.SupersededBy) {
+			d.t.Errorf("superseded by %s: %s", e.SupersededBy, e.StatusDescription)
 		}
 		d.is(statetest.ID[berth.Eval](2), berth.EvalPending, "")
 	}},
@@ -435,7 +436,9 @@ var rows = []struct {
 		b := d.blocked()
 		d.do(statetest.Register(d.job("web", 3, 3000, ""), 2))
 		d.work()
-		d.is(b.ID, berth.EvalCanceled, "")
+		if e := d.is(b.ID, berth.EvalCanceled, ""); e.SupersededBy != statetest.ID[berth.Eval](2) {
+			d.t.Errorf("superseded by %s", e.SupersededBy)
+		}
 		if now := d.is(statetest.ID[berth.Eval](2), berth.EvalComplete, ""); now.BlockedEval == b.ID || now.BlockedEval.IsZero() {
 			d.t.Errorf("what waits now is %s", now.BlockedEval.Short())
 		}

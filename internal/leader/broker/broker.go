@@ -343,7 +343,8 @@ func (b *Broker) waitOn(s *state.Snapshot) {
 func (b *Broker) reap() error {
 	b.mu.Lock()
 	dropped, failed := b.queue.Dropped(), b.queue.Failed()
-	b.waitOn(b.store.Snapshot())
+	snap := b.store.Snapshot()
+	b.waitOn(snap)
 	timelines := make([]berth.Timeline, len(failed)) // the command that ends an evaluation stores it
 	for i, e := range failed {
 		q, _ := b.queue.Quasi(e.ID)
@@ -354,7 +355,10 @@ func (b *Broker) reap() error {
 	var cmds []state.Command
 	now := time.Now()
 	for _, d := range dropped {
-		c := &state.CancelEvals{IDs: []berth.EvalID{d.Old}, Why: "superseded by evaluation " + d.New.String(), Now: now.UnixNano()}
+		c := &state.CancelEvals{IDs: []berth.EvalID{d.Old}, Why: state.Superseded(d.New), Now: now.UnixNano()}
+		if snap.KeepsLineage() {
+			c.Why, c.By = "", d.New
+		}
 		c.Stamp(b.term)
 		cmds = append(cmds, c)
 	}

@@ -79,6 +79,16 @@ func origin(snap *state.Snapshot, e *berth.Eval) (id berth.EvalID, link string) 
 		if id, err := berth.ParseID[berth.Eval](e.Cause.ID); err == nil {
 			return id, berth.CauseEval
 		}
+	case e.Cause.Kind == berth.CauseDeployment:
+		// A step of a deployment, or what followed its failure, comes from the
+		// evaluation that began the deployment.
+		id, err := berth.ParseID[berth.Deployment](e.Cause.ID)
+		if err != nil {
+			break
+		}
+		if d := snap.Deployment(id); d != nil && d.EvalID != e.ID {
+			return d.EvalID, berth.CauseDeployment
+		}
 	case e.Cause.Kind == berth.CauseAlloc:
 		id, err := berth.ParseID[berth.Alloc](e.Cause.ID)
 		if err != nil {
@@ -210,13 +220,13 @@ func byAge(list []*berth.Eval) {
 }
 
 // Related returns the evaluations that are reached from one by the pointers to
-// previous, next and blocked evaluations, oldest first, without itself.
+// previous, next, blocked and superseding evaluations, oldest first, without itself.
 func Related(snap *state.Snapshot, e *berth.Eval) (out []*berth.Eval) {
 	seen := map[berth.EvalID]bool{e.ID: true}
 	for list := []*berth.Eval{e}; len(list) > 0; {
 		at := list[0]
 		list = list[1:]
-		for _, id := range []berth.EvalID{at.PreviousEval, at.NextEval, at.BlockedEval} {
+		for _, id := range []berth.EvalID{at.PreviousEval, at.NextEval, at.BlockedEval, at.SupersededBy} {
 			if x := snap.Eval(id); x != nil && !seen[id] {
 				seen[id] = true
 				out, list = append(out, x), append(list, x)

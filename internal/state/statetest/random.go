@@ -8,6 +8,7 @@ import (
 	"berth"
 	"berth/internal/fit"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 
 	"pgregory.net/rapid"
 )
@@ -279,12 +280,22 @@ func (r *Random) eval(t *rapid.T, s *state.Snapshot) *berth.Eval {
 	return rapid.SampledFrom(all).Draw(t, "eval")
 }
 
+// begins draws a new term or, in some, the log version that servers know since.
+func (r *Random) begins(t *rapid.T, s *state.Snapshot) state.Command {
+	if s.Term > 0 && rapid.IntRange(0, 3).Draw(t, "raises") == 0 {
+		c := &state.RaiseLogVersion{To: codec.LogVersion}
+		c.Stamp(s.Term)
+		return c
+	}
+	return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Cluster](int(s.Term) + 1)}
+}
+
 // plan draws a plan for an open evaluation. Without an open one it returns a new
 // term. The plan need not fit: placements may be refused.
 func (r *Random) plan(t *rapid.T, s *state.Snapshot) state.Command {
 	e := r.eval(t, s)
 	if e == nil {
-		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Cluster](int(s.Term) + 1)}
+		return r.begins(t, s)
 	}
 	c := &state.ApplyPlan{Eval: e.ID, Now: r.now}
 	c.Stamp(s.Term)

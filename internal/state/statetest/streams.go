@@ -381,7 +381,7 @@ func (r *Random) Streams(t *rapid.T, s *state.Snapshot) state.Command {
 	case 2, 3, 4:
 		return r.report(t, s)
 	case 5:
-		return &state.BeginTerm{Term: s.Term + 1, Cluster: ID[state.Cluster](int(s.Term) + 1)}
+		return r.begins(t, s)
 	case 6:
 		return r.finalize(t, s)
 	case 7:
