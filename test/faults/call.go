@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,7 +34,8 @@ type answer struct {
 	code    int
 	index   uint64
 	contact time.Duration
-	known   bool // whether the server knew of a leader
+	known   bool   // whether the server knew of a leader
+	conn    string // the connection that the request used: its own address
 	body    []byte
 }
 
@@ -50,6 +52,7 @@ func (c *caller) ask(ctx context.Context, method, url string, in, out any) (a an
 		}
 		body = bytes.NewReader(text)
 	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { a.conn = c.Conn.LocalAddr().String() }})
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return a, err

@@ -36,6 +36,9 @@ type call struct {
 	Contact time.Duration `json:",omitempty"` // how old a stale answer can be according to the server
 	Known   bool          `json:",omitempty"` // whether the server knew of a leader
 	Life    int           `json:",omitempty"` // which process of the server answered
+	Status  int           `json:",omitempty"` // of HTTP
+	Conn    string        `json:",omitempty"` // the connection that was used
+	Version uint64        `json:",omitempty"` // JobModifyIndex of what was written or read
 	Error   string        `json:",omitempty"`
 }
 
@@ -49,6 +52,7 @@ const (
 	swap     kind = "swap"     // a write that is refused if the job has changed
 	purge    kind = "purge"    // of the job
 	dispatch kind = "dispatch" // Key is the token, Value the child
+	probe    kind = "probe"    // of the job as stable: refused unless there is one; the value stays
 )
 
 // outcome is what is known of a call's effect.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +45,10 @@ var registers = porcupine.Model{
 		switch {
 		case c.Kind == read:
 			return now == c.Value, now
+		case absent(c): // a purge, or a probe
+			return now == "", now
+		case c.Kind == probe:
+			return now != "", now
 		case c.Kind == swap && c.Outcome == refused:
 			return now != c.Old, now
 		case c.Kind == swap && c.Outcome == unknown && now != c.Old:
@@ -68,7 +74,7 @@ func operations(calls []*call) (out []porcupine.Operation) {
 				first[c.Key+"="+seen] = c.Return
 			}
 		}
-		if conflicted(c) {
+		if conflicted(c) || c.Kind == probe && c.Outcome == done {
 			judged[c.Key] = true
 		}
 	}
@@ -77,7 +83,7 @@ func operations(calls []*call) (out []porcupine.Operation) {
 		switch {
 		case !strings.HasPrefix(c.Key, "register-") || c.Kind == stale:
 			continue
-		case c.Outcome == refused && !conflicted(c), c.Outcome == unknown && c.Kind == read:
+		case c.Outcome == refused && !conflicted(c) && !absent(c), c.Outcome == unknown && (c.Kind == read || c.Kind == probe):
 			continue // it proves nothing
 		case c.Outcome == unknown:
 			at, seen := first[c.Key+"="+c.Value]
@@ -108,7 +114,12 @@ func observed(c *call) []string {
 // conflicted reports whether a compare-and-set was refused because of the
 // present value, and not for another reason.
 func conflicted(c *call) bool {
-	return c.Kind == swap && c.Outcome == refused && strings.Contains(c.Error, "409")
+	return c.Kind == swap && c.Outcome == refused && c.Status == http.StatusConflict
+}
+
+// absent reports whether a change was refused because there was no job.
+func absent(c *call) bool {
+	return (c.Kind == purge || c.Kind == probe) && c.Outcome == refused && c.Status == http.StatusNotFound
 }
 
 // judgeOrder looks for an order in which the history can have happened.
@@ -184,6 +195,51 @@ func judgeIndexes(calls []*call) (out []string) {
 			out = append(out, fmt.Sprintf("I-37: %s of %s at %s: the index fell from %d to %d", c.Kind, c.Key, c.Server, was.Index, c.Index))
 		}
 		last[l] = c
+	}
+	return out
+}
+
+// judgeConnections checks what was read over each connection: nothing older than
+// what was written or read over it before, stale reads included. A register that
+// is gone was purged: by a purge that can have happened after it was seen.
+func judgeConnections(calls []*call) (out []string) {
+	type place struct {
+		conn, key string
+		life      int
+	}
+	purges := map[string]time.Duration{} // when the last that may have been done ended
+	for _, c := range calls {
+		if c.Kind == purge && c.Outcome != refused {
+			end := c.Return
+			if c.Outcome == unknown {
+				end = never
+			}
+			purges[c.Key] = max(purges[c.Key], end)
+		}
+	}
+	seen, certain := map[place]*call{}, map[place]*call{} // the newest call; the newest that was not stale
+	ordered := slices.Clone(calls)
+	slices.SortStableFunc(ordered, func(a, b *call) int { return cmp.Compare(a.Call, b.Call) })
+	for _, c := range ordered {
+		if c.Conn == "" || c.Outcome != done || c.Kind == probe || c.Kind == dispatch || c.Kind == purge || !strings.HasPrefix(c.Key, "register-") {
+			continue
+		}
+		at := place{c.Conn, c.Key, c.Life}
+		was, sure := seen[at], certain[at]
+		switch {
+		case was == nil || was.Return > c.Call:
+		case c.Value != "" && c.Version < was.Version:
+			out = append(out, fmt.Sprintf("I-37: %s of %s at %s is of index %d, and the same connection was answered with %d", c.Kind, c.Key, c.Server, c.Version, was.Version))
+		// What a stale read showed may have been purged before.
+		case c.Value == "" && sure != nil && sure.Return <= c.Call && purges[c.Key] < sure.Call:
+			out = append(out, fmt.Sprintf("I-37: %s of %s at %s finds nothing, and the same connection was answered with %q", c.Kind, c.Key, c.Server, sure.Value))
+		}
+		if c.Value != "" {
+			seen[at] = c
+			if c.Kind != stale {
+				certain[at] = c
+			}
+		}
 	}
 	return out
 }

@@ -27,7 +27,7 @@ func calls(t *testing.T, text string) (out []*call) {
 			c.Outcome, rest = outcome(rest[n-1]), rest[:n-1]
 		}
 		if c.Outcome == refused {
-			c.Error = "409"
+			c.Status = map[kind]int{swap: 409, purge: 404, probe: 404}[c.Kind]
 		}
 		switch {
 		case c.Kind == swap:
@@ -58,6 +58,11 @@ func TestOrder(t *testing.T) {
 		{"is refused", "0-10 write 1\n20-30 write 2\n40-50 swap 1 3 refused", ""},
 		{"and only that is", "0-10 write 1\n20-30 swap 1 2 refused", "swap register-x 1 → 2"},
 		{"it may be refused over what nobody saw", "0-10 write 1\n15-16 write 7 unknown\n20-30 swap 1 2 refused", ""},
+		{"what does not exist is not purged", "0-10 write 1\n20-30 purge\n40-50 purge refused", ""},
+		{"what exists is purged", "0-10 write 1\n20-30 purge refused", "purge register-x"},
+		{"a refusal is as new as a read", "0-10 write 1\n20-30 probe refused", "probe register-x"},
+		{"what is written meanwhile may be missing", "0-100 write 1\n20-30 probe refused\n110-120 probe", ""},
+		{"what nobody wrote is not probed", "0-10 write 1 unknown\n20-30 purge\n40-50 probe\n60-70 read", "read register-x"},
 		{"what was refused is not there", "0-10 write 1\n20-30 write 2\n40-50 swap 1 3 refused\n60-70 read 3", "read register-x 3"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -85,6 +90,31 @@ func TestIndexesFall(t *testing.T) {
 		{"but not with what is not stale", []*call{same(read, 1, 5, 1), same(read, 2, 4, 2)}, 1},
 	} {
 		if got := judgeIndexes(x.calls); len(got) != x.found {
+			t.Errorf("%s: %q", x.name, got)
+		}
+	}
+}
+
+func TestWhatAConnectionShows(t *testing.T) {
+	one := func(kind kind, conn, value string, version uint64, at int) *call {
+		d := time.Duration(at) * time.Second
+		return &call{Key: "register-x", Kind: kind, Conn: conn, Value: value, Version: version, Call: d, Return: d + 1, Outcome: done}
+	}
+	for _, x := range []struct {
+		name  string
+		calls []*call
+		found int
+	}{
+		{"what was written is read", []*call{one(write, "a", "1", 5, 1), one(stale, "a", "1", 5, 2)}, 0},
+		{"it is not there", []*call{one(write, "a", "1", 5, 1), one(stale, "a", "", 0, 2)}, 1},
+		{"it is not there for others", []*call{one(write, "a", "1", 5, 1), one(stale, "b", "", 0, 2)}, 0},
+		{"what was there before is read", []*call{one(write, "a", "2", 6, 1), one(stale, "a", "1", 5, 2)}, 1},
+		{"what was read is older the next time", []*call{one(stale, "a", "2", 6, 1), one(stale, "a", "1", 5, 2)}, 1},
+		{"somebody purged it", []*call{one(write, "a", "1", 5, 1), one(purge, "b", "", 0, 2), one(stale, "a", "", 0, 3)}, 0},
+		{"somebody had purged it, and a stale read did not know", []*call{one(purge, "b", "", 0, 1), one(stale, "a", "1", 5, 2), one(stale, "a", "", 0, 3)}, 0},
+		{"somebody had purged it before", []*call{one(purge, "b", "", 0, 1), one(write, "a", "1", 5, 3), one(stale, "a", "", 0, 4)}, 1},
+	} {
+		if got := judgeConnections(x.calls); len(got) != x.found {
 			t.Errorf("%s: %q", x.name, got)
 		}
 	}

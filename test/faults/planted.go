@@ -68,6 +68,10 @@ var defects = []*defect{
 		points: "consensus/lease-read=error*", fault: longPause, shows: "I-37", crowd: 40, rounds: 10,
 	},
 	{
+		name: "behind-own-write", says: "a follower answers before it has applied what it forwarded",
+		points: "api/behind-own-write=error*", fault: killLeader, shows: "the same connection", rounds: 10,
+	},
+	{
 		name: "skipped-apply", says: "a follower passes over a command of the log",
 		fault: skipReport, shows: "I-38", rounds: 2,
 	},

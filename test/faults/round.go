@@ -123,6 +123,7 @@ func (r *round) judge(ctx context.Context, res *result) {
 	}
 	res.Failures = append(res.Failures, judgeOrder(calls)...)
 	res.Failures = append(res.Failures, judgeIndexes(calls)...)
+	res.Failures = append(res.Failures, judgeConnections(calls)...)
 	res.Failures = append(res.Failures, judgeTokens(calls)...)
 	res.Failures = append(res.Failures, r.judgeStates(ctx, calls)...)
 	res.Failures = append(res.Failures, r.judgeLogs()...)

@@ -38,7 +38,9 @@ type workload struct {
 	still atomic.Bool  // the service is not updated
 	twice atomic.Bool  // one in five of the requests that are safe to repeat is sent twice
 
-	unserved []string // dispatches that failed at every attempt
+	fresh    atomic.Int64 // number of the last register that somebody began to create
+	created  atomic.Int64 // highest number of one that was acknowledged
+	unserved []string     // dispatches that failed at every attempt
 }
 
 // newWorkload returns the workload of a round, not yet started.
@@ -62,6 +64,8 @@ func (w *workload) start(ctx context.Context) {
 			p.stale = k == 0
 			w.wait.Go(p.read)
 		}
+		w.wait.Go(w.person(ctx, 3000+i, m).create)
+		w.wait.Go(w.person(ctx, 4000+i, m).probe)
 	}
 	p := w.person(ctx, 1000, nil)
 	w.wait.Go(p.dispatch)
@@ -129,6 +133,7 @@ func (p *person) do(c *call, m *machine, limit time.Duration, ask func(ctx conte
 	}
 	// errUndone marks the errors after which certainly nothing was done.
 	c.Return, c.Index, c.Contact, c.Known, c.Outcome = p.history.now(), a.index, a.contact, a.known, done
+	c.Status, c.Conn = a.code, a.conn
 	switch {
 	case errors.Is(err, errUndone):
 		c.Outcome = refused
@@ -180,7 +185,7 @@ func (p *person) register(c *call, body object) {
 	var out registered
 	p.do(c, p.at(), writeLimit, func(ctx context.Context, base string) (answer, error) {
 		a, err := p.caller.ask(ctx, "PUT", base+"/v1/jobs", body, &out)
-		c.Eval = out.EvalID
+		c.Eval, c.Version = out.EvalID, out.JobModifyIndex
 		return a, err
 	})
 	switch c.Outcome {
@@ -199,17 +204,54 @@ func (p *person) look(key string) {
 	}
 }
 
-// purge deletes a key. That the key did not exist counts as done.
+// purge deletes a key. If the key does not exist it is refused, which is judged
+// as well.
 func (p *person) purge(key string) {
 	delete(p.known, key)
 	c := &call{Kind: purge, Key: key}
 	p.do(c, p.at(), writeLimit, func(ctx context.Context, base string) (answer, error) {
-		a, err := p.caller.ask(ctx, "DELETE", base+"/v1/job/"+key+"?purge=true", nil, nil)
-		if a.code == 404 { // it did not exist, so nothing is left to delete
-			return a, nil
-		}
-		return a, err
+		return p.caller.ask(ctx, "DELETE", base+"/v1/job/"+key+"?purge=true", nil, nil)
 	})
+}
+
+// create creates registers, one after another, and reads each at once over the
+// same connection, however stale the answer may be.
+func (p *person) create() {
+	for rest.For(p.ctx, writePause/2+rand.N(writePause)) == nil {
+		if p.pause.Load() == 0 {
+			continue
+		}
+		n := p.fresh.Add(1)
+		c := &call{Kind: write, Key: p.freshKey(n), Value: fmt.Sprint(p.last.Add(1))}
+		p.register(c, object{})
+		if c.Outcome == done {
+			p.value(&call{Kind: stale, Key: c.Key}, "?stale=true")
+			for old := p.created.Load(); old < n && !p.created.CompareAndSwap(old, n); old = p.created.Load() {
+			}
+		}
+	}
+}
+
+// freshKey is the nth register that was created while the round went on. Nobody
+// purges it.
+func (r *round) freshKey(n int64) string {
+	return fmt.Sprintf("register-%s-%d-fresh-%d", r.fault.ID, r.number, n)
+}
+
+// probe marks registers as stable, of those that were created last: that is
+// refused unless the register exists, so a server that refuses it from an old
+// state shows here.
+func (p *person) probe() {
+	for rest.For(p.ctx, readPause/2+rand.N(readPause)) == nil {
+		n := p.created.Load() - p.rng.Int64N(3)
+		if n <= 0 || p.pause.Load() == 0 {
+			continue
+		}
+		c := &call{Kind: probe, Key: p.freshKey(n)}
+		p.do(c, p.at(), readLimit, func(ctx context.Context, base string) (answer, error) {
+			return p.caller.ask(ctx, "PUT", base+"/v1/job/"+c.Key+"/stable", object{"JobID": c.Key, "JobVersion": 0, "Stable": true}, nil)
+		})
+	}
 }
 
 // read reads random keys until ctx ends.
@@ -232,7 +274,7 @@ func (p *person) value(c *call, query string) (v seenJob, ok bool) {
 	}
 	ok = p.do(c, p.at(), p.limit, func(ctx context.Context, base string) (answer, error) {
 		a, err := p.caller.ask(ctx, "GET", base+"/v1/job/"+c.Key+query, nil, &j)
-		c.Value = j.Meta["value"]
+		c.Value, c.Version = j.Meta["value"], j.JobModifyIndex
 		if a.code == 404 {
 			return a, nil
 		}
