@@ -14,6 +14,7 @@ import (
 	"berth/internal/admit"
 	"berth/internal/cli"
 	"berth/internal/config"
+	"berth/internal/driverconfig"
 	"berth/internal/limit"
 )
 
@@ -108,12 +109,14 @@ func TestUnsupportedIsListed(t *testing.T) {
 	commands, flags := cli.Unsupported()
 	var b strings.Builder
 	b.WriteString("# What is refused by name\n\nNomad has these, and Berth does not support them yet. Nothing is ignored: each is an error that names it.\n" +
+		"Only an unsupported driver is a warning.\n" +
 		"This page is made from the tables that refuse: `go test . -run TestUnsupportedIsListed -update`.\n")
 	for _, part := range []struct {
 		title string
 		names []string
 	}{
-		{"Job files", admit.Unsupported()}, {"Agent configuration, unless the value asks for nothing", config.Unsupported()},
+		{"Job files", admit.Unsupported()}, {"Drivers: a task that names one is accepted with a warning and waits for an agent that has it", driverconfig.Foreign()},
+		{"Agent configuration, unless the value asks for nothing", config.Unsupported()},
 		{"Commands", commands}, {"Flags", flags},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n", part.title)

@@ -10,7 +10,7 @@ type Resources struct {
 	CPU         int // MHz
 	Cores       int // whole cores, instead of CPU
 	MemoryMB    int `hcl:"memory"`     // MiB
-	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB
+	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB, -1 without limit
 	DiskMB      int `hcl:"disk"`       // no longer used; see EphemeralDisk
 	SecretsMB   int `hcl:"secrets"`
 	IOPS        int

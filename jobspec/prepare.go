@@ -231,12 +231,20 @@ func (p *preparer) name(e *hclsyntax.ScopeTraversalExpr, in *names, inText bool)
 		p.uses = append(p.uses, u)
 		return e
 	}
-	if isRuntime(e.Traversal, inText) {
+	if isRuntime(e.Traversal, inText) || inText && p.forShell(e.Traversal) {
 		written := string(e.SrcRange.SliceBytes(p.sources[e.SrcRange.Filename]))
 		return fixed(runtimeValue(written), e.SrcRange)
 	}
 	p.problems.add(e.SrcRange, p.path, p.unknown(e.Traversal))
 	return fixed(cty.DynamicVal, e.SrcRange)
+}
+
+// forShell reports whether a name in a text of a driver's config is left as it
+// is written, for whatever reads the config there: a shell or a driver has names
+// of its own. A name that looks like a mistyped one of ours is not left.
+func (p *preparer) forShell(t hcl.Traversal) bool {
+	_, inConfig := strings.CutPrefix(p.path[strings.LastIndexByte(p.path, ']')+1:], ".config")
+	return inConfig && nearest(t.RootName(), append([]string{"var", "local"}, runtimeRoots...)) == ""
 }
 
 // stepName returns the name in a step of a traversal, or "" if there is none.

@@ -10,6 +10,8 @@ package admit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"berth"
 	"berth/internal/decode"
@@ -48,11 +50,25 @@ func DecodeJobContext(ctx context.Context, tree decode.Tree, from Source) (*bert
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	d.Problems = append(d.Problems, c.problems...)
+	d.Problems = append(d.Problems, notOf(c.problems, d.Problems)...)
 	if err := d.Problems.Err(); err != nil {
 		return nil, err
 	}
 	return j, nil
+}
+
+// notOf returns the problems that are not about what could not be decoded, nor
+// about something in it: its value was never read, so they only follow.
+func notOf(found, decoding berth.Problems) berth.Problems {
+	if len(decoding) == 0 {
+		return found
+	}
+	return slices.DeleteFunc(found, func(p berth.Problem) bool {
+		return slices.ContainsFunc(decoding, func(q berth.Problem) bool {
+			rest, ok := strings.CutPrefix(p.Path, q.Path)
+			return ok && q.Path != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+	})
 }
 
 // ParseJob does what [DecodeJob] does for a job written in JSON.

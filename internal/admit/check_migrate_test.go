@@ -15,7 +15,8 @@ func TestMigrate(t *testing.T) {
 		{"", `{"MaxParallel": -1}`, "job.group[g].migrate.max_parallel: must be 0 to 50000, got -1"},
 		{"", `{"HealthCheck": "manual"}`, `job.group[g].migrate.health_check: unknown health_check "manual": want checks or task_states`},
 		{"", `{"MinHealthyTime": -1}`, "job.group[g].migrate.min_healthy_time: must be 0s to 876000h0m0s, got -1ns"},
-		{"", `{"MinHealthyTime": 300000000000}`, "job.group[g].migrate.min_healthy_time: must be below healthy_deadline, 5m0s, got 5m0s"},
+		{"", `{"MinHealthyTime": 300000000000}`, ""},
+		{"", `{"MinHealthyTime": 300000000001}`, "job.group[g].migrate.min_healthy_time: must be at most healthy_deadline, 5m0s, got 5m0.000000001s"},
 		{`"Type": "batch",`, `{}`, "job.group[g].migrate: is not for jobs of type batch"},
 		{`"Type": "system",`, `{}`, "job.group[g].migrate: is not for jobs of type system"},
 	} {

@@ -32,11 +32,12 @@ func TestValidate(t *testing.T) {
 
 		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: is missing`},
 		{"long ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = berth.JobID(long) }, `job.id: must be at most 255 bytes, got 300`},
-		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: must have printable characters only and no spaces, got "a b"`},
-		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: must have printable characters only and no spaces, got "a\x00"`},
+		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: must have no spaces and no NUL, got "a b"`},
+		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: must have no spaces and no NUL, got "a\x00"`},
 		{"ID not UTF-8", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\xff" }, `job.id: must be valid UTF-8, got "a\xff"`},
 		{"long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = long }, `job.name: must be at most 255 bytes, got 300`},
-		{"name of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = "a\nb" }, `job.name: must have printable characters only, got "a\nb"`},
+		{"ID and name of two lines", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID, j.Name = "a\nb\t", "a\nb c" }, ""},
+		{"name with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Name = "a\x00" }, `job.name: must have no NUL, got "a\x00"`},
 		{"all namespaces", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = "*" }, `job.namespace: must be one namespace, got "*"`},
 		{"long namespace", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Namespace = long }, `job.namespace: must be at most 128 bytes, got 300`},
 		{"long region", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Region = long }, `job.region: must be at most 128 bytes, got 300`},
@@ -88,7 +89,11 @@ func TestValidate(t *testing.T) {
 		}, `job.group[g].ephemeral_disk.size: must be 10 to 1099511627776, got 1`},
 		{"disk smaller than logs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 100}
-		}, `job.group[g].ephemeral_disk.size: must be above 200 MiB, the size of the tasks' logs, got 100`},
+		}, "job.group[g].task[t].logs: max_files × max_file_size must be below the group's ephemeral_disk.size, 100 MiB, got 100 MiB; " +
+			"job.group[g].task[u].logs: max_files × max_file_size must be below the group's ephemeral_disk.size, 100 MiB, got 100 MiB"},
+		{"disk larger than the logs of each task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.EphemeralDisk = &berth.EphemeralDisk{SizeMB: 101}
+		}, ""},
 
 		{"restart mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Mode = "x" }, `job.group[g].restart.mode: unknown mode "x": want delay or fail`},
 		{"restart attempts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.RestartPolicy.Attempts = -1 }, `job.group[g].restart.attempts: must be 0 to 1000000, got -1`},
@@ -170,8 +175,8 @@ func TestValidate(t *testing.T) {
 		{"no task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = nil }, `job.group[g].task: a group needs at least one task`},
 		{"too many tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks = slices.Repeat(g.Tasks, MaxTasks) }, `job.group[g].task: at most 100 tasks are allowed, got 200`},
 		{"task twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Tasks[1].Name = "t" }, `job.group[g].task[t]: is defined twice`},
-		{"task with a reserved name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "Alloc" }, `job.group[g].task[Alloc].name: "Alloc" is reserved`},
-		{"task that climbs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = ".." }, `job.group[g].task[..].name: ".." is reserved`},
+		{"task with a reserved name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "Alloc" }, `job.group[g].task[Alloc].name: "Alloc" is reserved for a directory of the allocation: use another name`},
+		{"task that climbs", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = ".." }, `job.group[g].task[..].name: ".." is reserved for a directory of the allocation: use another name`},
 		{"task with a long name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = long }, `job.group[g].task[` + long[:64] + `…].name: must be at most 128 bytes, got 300`},
 		{"task that ends with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Name = "t " }, `job.group[g].task[t ].name: must not begin or end with a space, got "t "`},
 		{"two leaders", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
@@ -194,7 +199,8 @@ func TestValidate(t *testing.T) {
 		{"negative cores", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.CPU, t.Resources.Cores = 0, -1 }, `job.group[g].task[t].resources.cores: must be 1 to 10000, got -1`},
 		{"memory_max", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 400 }, ``},
 		{"memory_max below memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got 299`},
-		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got -1`},
+		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, ``},
+		{"negative memory_max", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -2 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got -2`},
 		{"numa", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.CPU, t.Resources.Cores = 0, 2
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}}
@@ -362,8 +368,10 @@ func TestDriverConfig(t *testing.T) {
 		{"mock_driver", map[string]any{"exit_code": "x"}, `config.exit_code: must be an integer, got "x"`},
 		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: must be an integer, got 1.5`},
 		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: must be true or false, got 1`},
-		{"docker", nil, `driver: unknown driver "docker": want mock_driver or raw_exec`},
-		{"", nil, `driver: is missing: want mock_driver or raw_exec`},
+		{"docker", map[string]any{"image": "redis:7", "ports": list("db")}, ""},
+		{"dockr", nil, ""},
+		{" docker", nil, `driver: must not begin or end with a space, got " docker"`},
+		{"", nil, `driver: is missing: want the name of a driver, such as mock_driver or raw_exec`},
 	}
 	for _, tt := range tests {
 		j := validJob(t)

@@ -100,12 +100,14 @@ func (c *checker) line(at, s string, most int) {
 	}
 }
 
-// reservedNames are directories of an allocation that do not belong to a task.
-var reservedNames = []string{"alloc", ".", ".."}
+// reservedTaskNames cannot name a task. A task's directory has its name and is
+// next to those that belong to the whole allocation. The last three are
+// directories of each task; in their place, one could be taken for the other.
+var reservedTaskNames = []string{"alloc", ".supervise", ".", "..", "local", "secrets", "tmp"}
 
-// name checks the name of a group or task, which becomes part of a directory
-// and of an environment variable.
-func (c *checker) name(at, s string) {
+// name checks the name of a group or task, which becomes part of environment
+// variables and, for a task, of a directory.
+func (c *checker) name(at, s string, reserved []string) {
 	bad := func(r rune) bool { return r < ' ' || r > '~' || r == '/' || r == '\\' }
 	switch {
 	case s == "":
@@ -116,8 +118,8 @@ func (c *checker) name(at, s string) {
 		c.addf(at, "must be printable ASCII without slashes, got %q", s)
 	case strings.TrimSpace(s) != s:
 		c.addf(at, "must not begin or end with a space, got %q", s)
-	case slices.Contains(reservedNames, strings.ToLower(s)):
-		c.addf(at, "%q is reserved", s)
+	case slices.Contains(reserved, strings.ToLower(s)):
+		c.addf(at, "%q is reserved for a directory of the allocation: use another name", s)
 	}
 }
 

@@ -6,17 +6,24 @@ import (
 	"berth"
 )
 
-// restart checks a restart policy. Attempts that the delay alone spreads over
-// more than the interval could never be used up.
+// restart checks the restart policy of a group. Attempts that the delay alone
+// spreads over more than the interval could never be used up.
 func (c *checker) restart(at string, p *berth.RestartPolicy) {
+	c.restartValues(at, p)
+	if n := int64(p.Attempts); n > 0 && n <= 1_000_000 && p.Delay > 0 && p.Interval/p.Delay < time.Duration(n) {
+		c.addf(at, "%d attempts with a delay of %v do not fit into an interval of %v", n, p.Delay, p.Interval)
+	}
+}
+
+// restartValues checks each value of a restart policy by itself. That is all
+// for the policy of a task, as in Nomad: job files have ones whose attempts do
+// not fit, and the interval then just restarts them without end.
+func (c *checker) restartValues(at string, p *berth.RestartPolicy) {
 	c.oneOf(at+".mode", p.Mode, berth.RestartDelay, berth.RestartFail)
 	c.unsupported(p.RenderTemplates, at+".render_templates", "")
 	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
 	c.duration(at+".interval", p.Interval, minInterval)
 	c.duration(at+".delay", p.Delay, 0)
-	if n := int64(p.Attempts); n > 0 && n <= 1_000_000 && p.Delay > 0 && p.Interval/p.Delay < time.Duration(n) {
-		c.addf(at, "%d attempts with a delay of %v do not fit into an interval of %v", n, p.Delay, p.Interval)
-	}
 }
 
 // reschedule checks a reschedule policy. Of one that is off only the fields
@@ -49,8 +56,8 @@ func (c *checker) maxRun(at string, j *berth.Job, d time.Duration) {
 		return
 	}
 	c.duration(at, d, time.Nanosecond)
-	if j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
-		c.addf(at, "is only for jobs of type batch or sysbatch, not %s", berth.Clip(j.Type, 64))
+	if !hasType(j, berth.TypeBatch, berth.TypeSysbatch) {
+		c.addf(at, "is only for jobs of type batch or sysbatch, not %s", j.Type)
 	}
 }
 
@@ -94,7 +101,7 @@ func (c *checker) disconnect(at string, j *berth.Job, g *berth.TaskGroup) {
 	if lost != 0 {
 		c.addf(stop, "cannot be combined with %s", lostName)
 	}
-	if j.Type != berth.TypeService && j.Type != berth.TypeBatch && j.Type != berth.TypeStream {
-		c.addf(stop, "is only for jobs of type service, batch or stream, not %s", berth.Clip(j.Type, 64))
+	if !hasType(j, berth.TypeService, berth.TypeBatch, berth.TypeStream) {
+		c.addf(stop, "is only for jobs of type service, batch or stream, not %s", j.Type)
 	}
 }

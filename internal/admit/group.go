@@ -2,7 +2,6 @@ package admit
 
 import (
 	"fmt"
-	"math"
 
 	"berth"
 	"berth/internal/decode"
@@ -61,7 +60,7 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 // group checks a group. Blocks inherited from the job are the same pointers and
 // have been checked there; the same holds for tasks and their group.
 func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
-	c.name(at+".name", g.Name)
+	c.name(at+".name", g.Name, nil)
 	c.between(at+".count", int64(g.Count), 0, berth.MaxCount)
 	c.strings(at+".meta", g.Meta)
 	c.conditions(at, g.Constraints, g.Affinities)
@@ -97,15 +96,13 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 		return
 	}
 	c.duplicates(at+".task", len(g.Tasks), func(i int) string { return g.Tasks[i].Name })
-	// logs counts both outputs of every task in MiB, so half of it is the
-	// size of one output.
-	logs, leaders := 0, 0
+	leaders := 0
 	for _, t := range g.Tasks {
-		c.dispatchPayload(fmt.Sprintf("%s.task[%s].dispatch_payload", at, berth.Clip(t.Name, 64)), j, t.DispatchPayload)
-		c.task(fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64)), g, t)
-		if !t.LogConfig.Disabled {
-			logs += min(t.LogConfig.MaxFiles, math.MaxInt32) * min(t.LogConfig.MaxFileSizeMB, math.MaxInt32) * 2
-		}
+		tat := fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64))
+		c.dispatchPayload(tat+".dispatch_payload", j, t.DispatchPayload)
+		c.task(tat, g, t)
+		c.logs(tat+".logs", g, t.LogConfig)
+		c.killTimeout(tat+".kill_timeout", j, g, t)
 		if t.Leader {
 			leaders++
 		}
@@ -113,9 +110,32 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	if leaders > 1 {
 		c.addf(at+".task", "at most one task can be the leader, got %d", leaders)
 	}
-	// Only for a group without other problems: a wrong size of a log would
-	// make this one misleading.
-	if disk := g.EphemeralDisk; disk != nil && logs/2 >= disk.SizeMB && len(c.problems) == 0 {
-		c.addf(at+".ephemeral_disk.size", "must be above %d MiB, the size of the tasks' logs, got %d", logs/2, disk.SizeMB)
+}
+
+// logs checks how much a task may log. Each task is compared with the disk by
+// itself, as in Nomad: only few tasks of a group fill their logs.
+func (c *checker) logs(at string, g *berth.TaskGroup, l *berth.LogConfig) {
+	known := len(c.problems)
+	c.between(at+".max_files", int64(l.MaxFiles), 1, 10_000)
+	c.between(at+".max_file_size", int64(l.MaxFileSizeMB), 1, maxMemoryMB)
+	disk := g.EphemeralDisk
+	// A size that is wrong by itself says nothing about the others.
+	if l.Disabled || len(c.problems) > known || disk == nil || disk.SizeMB < minDiskMB {
+		return
+	}
+	if size := int64(l.MaxFiles) * int64(l.MaxFileSizeMB); size >= int64(disk.SizeMB) {
+		c.addf(at, "max_files × max_file_size must be below the group's ephemeral_disk.size, %d MiB, got %d MiB", disk.SizeMB, size)
+	}
+}
+
+// killTimeout refuses a task that may take longer to stop than its group's
+// deployment may take to make progress: the deployment would fail while it
+// waits.
+func (c *checker) killTimeout(at string, j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+	if j.Type != berth.TypeService || g.Update == nil || g.Update.ProgressDeadline <= 0 {
+		return
+	}
+	if t.KillTimeout > g.Update.ProgressDeadline {
+		c.addf(at, "must be at most the group's update.progress_deadline, %v, got %v", g.Update.ProgressDeadline, t.KillTimeout)
 	}
 }

@@ -3,9 +3,9 @@ package admit
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"berth"
@@ -76,7 +76,7 @@ func completeJob(j *berth.Job) {
 func (c *checker) job(j *berth.Job) {
 	const at = "job"
 	c.jobID(at+".id", string(j.ID))
-	c.line(at+".name", j.Name, berth.MaxJobIDLen)
+	c.jobName(at+".name", j.Name)
 	c.line(at+".namespace", j.Namespace, berth.MaxNameLen)
 	if j.Namespace == berth.AllNamespaces {
 		c.addf(at+".namespace", "must be one namespace, got %q", j.Namespace)
@@ -123,7 +123,8 @@ func (c *checker) job(j *berth.Job) {
 	c.stream(at, j)
 }
 
-// jobID checks a job's ID, which appears in paths, file names and logs.
+// jobID checks a job's ID. It may have line breaks and other oddities, as in
+// Nomad; who shows it makes them harmless.
 func (c *checker) jobID(at, id string) {
 	switch {
 	case id == "":
@@ -132,9 +133,28 @@ func (c *checker) jobID(at, id string) {
 		c.addf(at, "must be at most %d bytes, got %d", berth.MaxJobIDLen, len(id))
 	case !utf8.ValidString(id):
 		c.addf(at, "must be valid UTF-8, got %q", berth.Clip(id, 64))
-	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
-		c.addf(at, "must have printable characters only and no spaces, got %q", id)
+	case strings.ContainsAny(id, " \x00"):
+		c.addf(at, "must have no spaces and no NUL, got %q", id)
 	}
+}
+
+// jobName checks a job's name, which is its ID unless the job has its own.
+func (c *checker) jobName(at, name string) {
+	switch {
+	case len(name) > berth.MaxJobIDLen:
+		c.addf(at, "must be at most %d bytes, got %d", berth.MaxJobIDLen, len(name))
+	case !utf8.ValidString(name):
+		c.addf(at, "must be valid UTF-8, got %q", berth.Clip(name, 64))
+	case strings.ContainsRune(name, 0):
+		c.addf(at, "must have no NUL, got %q", name)
+	}
+}
+
+// hasType reports whether a job has one of the types. A job of an unknown type
+// has each, since that problem is reported already and what follows from it is
+// not.
+func hasType(j *berth.Job, types ...string) bool {
+	return slices.Contains(types, j.Type) || !slices.Contains(berth.JobTypes, j.Type)
 }
 
 // perNode refuses blocks that make no sense for a job that runs on every node:

@@ -53,8 +53,8 @@ func (c *checker) periodic(at string, j *berth.Job) {
 
 // finite refuses job types whose children never end by themselves.
 func (c *checker) finite(at string, j *berth.Job) {
-	if j.Type != berth.TypeBatch && j.Type != berth.TypeSysbatch {
-		c.addf(at, "is only for jobs of type batch or sysbatch, not %s, whose children would never end", berth.Clip(j.Type, 64))
+	if !hasType(j, berth.TypeBatch, berth.TypeSysbatch) {
+		c.addf(at, "is only for jobs of type batch or sysbatch, not %s, whose children would never end", j.Type)
 	}
 }
 

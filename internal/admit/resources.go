@@ -20,7 +20,8 @@ func (c *checker) resources(at string, r *berth.Resources) {
 		c.between(at+".cores", int64(r.Cores), 1, maxCores)
 	}
 	c.between(at+".memory", int64(r.MemoryMB), minMemoryMB, maxMemoryMB)
-	if r.MemoryMaxMB != 0 {
+	// -1 lets the task use whatever memory the node has free.
+	if r.MemoryMaxMB != 0 && r.MemoryMaxMB != -1 && r.MemoryMB >= minMemoryMB {
 		c.between(at+".memory_max", int64(r.MemoryMaxMB), int64(r.MemoryMB), maxMemoryMB)
 	}
 	c.devices(at, r.Devices)

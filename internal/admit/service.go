@@ -116,7 +116,10 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	default:
 		c.addf(at+".provider", "%q is not supported: must be %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
 	}
-	c.consulOnly(at, s)
+	// What only services in Consul have follows from the provider.
+	if s.Provider == berth.ServiceNomad {
+		c.consulOnly(at, s)
+	}
 	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
 	c.atMost(at+".tags", tagsLimit, len(s.Tags), "tags")
 	c.atMost(at+".canary_tags", tagsLimit, len(s.CanaryTags), "tags")
@@ -126,17 +129,17 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	c.strings(at+".meta", s.Meta)
 	c.strings(at+".canary_meta", s.CanaryMeta)
 	c.address(at, s)
-	c.port(at+".port", g, s.PortLabel)
+	c.port(at+".port", g, s.PortLabel, 0) // 0 announces a service without a port
 	c.ofTask(at+".task", g, t, s.TaskName)
 	if !c.atMost(at+".check", checksLimit, len(s.Checks), "checks") {
 		return
 	}
 	for i := range s.Checks {
 		k := &s.Checks[i]
-		c.check(fmt.Sprintf("%s.check[%s]", at, berth.Clip(k.Name, 64)), g, t, k)
+		c.check(fmt.Sprintf("%s.check[%s]", at, berth.Clip(k.Name, 64)), g, t, s, k)
 	}
 	if s.CheckRestart != nil && len(s.Checks) == 0 {
-		c.checkRestart(at+".check_restart", g, t, s.TaskName, s.CheckRestart)
+		c.checkRestart(at+".check_restart", s.CheckRestart)
 	}
 }
 
@@ -176,13 +179,14 @@ func (c *checker) address(at string, s *berth.Service) {
 	}
 }
 
-// port checks a port: a number or the label of one of the group's ports.
-func (c *checker) port(at string, g *berth.TaskGroup, label string) {
-	if label == "" {
+// port checks a port: a number, or the label of one of the group's ports. One
+// with references is complete only on the node.
+func (c *checker) port(at string, g *berth.TaskGroup, label string, lowest int64) {
+	if label == "" || strings.Contains(label, "${") {
 		return
 	}
 	if n, err := strconv.Atoi(label); err == nil {
-		c.between(at, int64(n), 1, berth.MaxPort)
+		c.between(at, int64(n), lowest, berth.MaxPort)
 		return
 	}
 	if !hasPort(g, label) {
@@ -190,11 +194,15 @@ func (c *checker) port(at string, g *berth.TaskGroup, label string) {
 	}
 }
 
-// hasPort reports whether the group has a port of that label.
+// hasPort reports whether the group has a port of that label. Networks of its
+// tasks count: they are refused as such.
 func hasPort(g *berth.TaskGroup, label string) bool {
 	is := func(p berth.Port) bool { return p.Label == label }
-	return slices.ContainsFunc(g.Networks, func(n berth.NetworkResource) bool {
+	has := func(n berth.NetworkResource) bool {
 		return slices.ContainsFunc(n.ReservedPorts, is) || slices.ContainsFunc(n.DynamicPorts, is)
+	}
+	return slices.ContainsFunc(g.Networks, has) || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool {
+		return slices.ContainsFunc(t.Resources.Networks, has)
 	})
 }
 

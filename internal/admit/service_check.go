@@ -8,23 +8,63 @@ import (
 )
 
 // check checks one check of a service. Its fields are already complete: what it
-// takes over from its service is filled in.
-func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.ServiceCheck) {
+// takes over from its service is filled in, and a problem that it takes over is
+// reported there alone. A check for Consul has other types and fields.
+func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, s *berth.Service, k *berth.ServiceCheck) {
 	switch k.Type {
 	case berth.CheckHTTP:
 		c.httpCheck(at, k)
-	case berth.CheckTCP:
-		// A TCP check only connects, so these would have no effect.
-		for name, present := range map[string]bool{"path": k.Path != "", "method": k.Method != "", "header": len(k.Header) > 0, "body": k.Body != "", "protocol": k.Protocol != ""} {
-			if present {
-				c.addf(at+"."+name, "is only for checks of type %s", berth.CheckHTTP)
-			}
-		}
-	case "":
-		c.addf(at+".type", "is missing: want %s or %s", berth.CheckHTTP, berth.CheckTCP)
+	case berth.CheckTCP: // it only connects; as in Nomad, the fields of a request have no effect
 	default:
-		c.addf(at+".type", "unknown type %q for provider = %q: want %s or %s", berth.Clip(k.Type, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
+		if s.Provider != berth.ServiceNomad {
+			return
+		}
+		c.checkType(at+".type", k.Type)
 	}
+	if s.Provider == berth.ServiceNomad {
+		c.consulOnlyCheck(at, k)
+	}
+	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
+	// The agent runs the check, so the address must be one that it can
+	// reach.
+	if k.AddressMode != "" {
+		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
+	}
+	switch {
+	case k.PortLabel == "":
+		c.addf(at+".port", "is missing: the check or its service must name a port")
+	case k.PortLabel == "0":
+		c.addf(at+".port", "must be a port that the check can reach, got 0")
+	case k.PortLabel != s.PortLabel:
+		c.port(at+".port", g, k.PortLabel, 1)
+	}
+	if k.TaskName != s.TaskName {
+		c.ofTask(at+".task", g, t, k.TaskName)
+	}
+	c.duration(at+".interval", k.Interval, minCheckPeriod)
+	c.duration(at+".timeout", k.Timeout, minCheckPeriod)
+	c.between(at+".success_before_passing", int64(k.SuccessBeforePassing), 0, maxThreshold)
+	c.between(at+".failures_before_critical", int64(k.FailuresBeforeCritical), 0, maxThreshold)
+	if k.OnUpdate != s.OnUpdate {
+		c.oneOf(at+".on_update", k.OnUpdate, onUpdates...)
+	}
+	if k.CheckRestart != nil {
+		c.checkRestart(at+".check_restart", k.CheckRestart)
+	}
+}
+
+// checkType notes that a type of check does not exist.
+func (c *checker) checkType(at, name string) {
+	switch name {
+	case "":
+		c.addf(at, "is missing: want %s or %s", berth.CheckHTTP, berth.CheckTCP)
+	default:
+		c.addf(at, "unknown type %q for provider = %q: want %s or %s", berth.Clip(name, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
+	}
+}
+
+// consulOnlyCheck refuses fields that only checks in Consul have.
+func (c *checker) consulOnlyCheck(at string, k *berth.ServiceCheck) {
 	for _, f := range []struct {
 		name    string
 		present bool
@@ -36,25 +76,6 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, k *berth.S
 		if f.present {
 			c.addf(at+"."+f.name, "is only for checks in Consul, not with provider = %q", berth.ServiceNomad)
 		}
-	}
-	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
-	// The agent runs the check, so the address must be one that it can
-	// reach.
-	if k.AddressMode != "" {
-		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
-	}
-	if k.PortLabel == "" {
-		c.addf(at+".port", "is missing: the check or its service must name a port")
-	}
-	c.port(at+".port", g, k.PortLabel)
-	c.ofTask(at+".task", g, t, k.TaskName)
-	c.duration(at+".interval", k.Interval, minCheckPeriod)
-	c.duration(at+".timeout", k.Timeout, minCheckPeriod)
-	c.between(at+".success_before_passing", int64(k.SuccessBeforePassing), 0, maxThreshold)
-	c.between(at+".failures_before_critical", int64(k.FailuresBeforeCritical), 0, maxThreshold)
-	c.oneOf(at+".on_update", k.OnUpdate, onUpdates...)
-	if k.CheckRestart != nil {
-		c.checkRestart(at+".check_restart", g, t, k.TaskName, k.CheckRestart)
 	}
 }
 
@@ -83,12 +104,9 @@ func (c *checker) httpCheck(at string, k *berth.ServiceCheck) {
 	}
 }
 
-// checkRestart checks when a failing check restarts its task. In a group with
-// several tasks it must be clear which.
-func (c *checker) checkRestart(at string, g *berth.TaskGroup, t *berth.Task, task string, r *berth.CheckRestart) {
+// checkRestart checks when a failing check restarts its task. One that names no
+// task restarts all tasks of the group.
+func (c *checker) checkRestart(at string, r *berth.CheckRestart) {
 	c.between(at+".limit", int64(r.Limit), 0, maxThreshold)
 	c.duration(at+".grace", r.Grace, 0)
-	if t == nil && task == "" && len(g.Tasks) > 1 {
-		c.addf(at, "the group has several tasks: set task in the service or the check to name the one to restart")
-	}
 }

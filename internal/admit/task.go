@@ -43,7 +43,7 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 // task checks one task of group g. A restart policy that is the group's was
 // checked there.
 func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
-	c.name(at+".name", t.Name)
+	c.name(at+".name", t.Name, reservedTaskNames)
 	c.driver(at, t)
 	c.line(at+".user", t.User, berth.MaxNameLen)
 	c.strings(at+".meta", t.Meta)
@@ -58,15 +58,13 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.conditions(at, t.Constraints, t.Affinities)
 	c.resources(at+".resources", t.Resources)
 	if t.RestartPolicy != g.RestartPolicy {
-		c.restart(at+".restart", t.RestartPolicy)
+		c.restartValues(at+".restart", t.RestartPolicy)
 	}
 	c.duration(at+".kill_timeout", t.KillTimeout, 0)
 	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
 		c.addf(at+".kill_signal", "unknown signal %q: want %s", berth.Clip(t.KillSignal, 64), orList(signals))
 	}
-	c.between(at+".logs.max_files", int64(t.LogConfig.MaxFiles), 1, 10_000)
-	c.between(at+".logs.max_file_size", int64(t.LogConfig.MaxFileSizeMB), 1, maxMemoryMB)
 	c.taskScaling(at+".scaling", t)
 	c.unsupportedTask(at, t)
 }

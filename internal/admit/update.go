@@ -44,15 +44,15 @@ func (c *checker) update(at string, j *berth.Job, u *berth.UpdateStrategy) {
 func (c *checker) migrate(at string, j *berth.Job, m *berth.MigrateStrategy) {
 	switch {
 	case m == nil, j.PerNode(), j.Type == berth.TypeStream:
-	case j.Type != berth.TypeService:
+	case !hasType(j, berth.TypeService):
 		c.addf(at, "is not for jobs of type %s, which keep running until the drain's deadline", j.Type)
 	default:
 		c.between(at+".max_parallel", int64(m.MaxParallel), 0, berth.MaxCount)
 		c.oneOf(at+".health_check", m.HealthCheck, berth.HealthChecks, berth.HealthTaskStates)
 		c.duration(at+".min_healthy_time", m.MinHealthyTime, 0)
 		c.duration(at+".healthy_deadline", m.HealthyDeadline, 0)
-		if m.MinHealthyTime >= m.HealthyDeadline {
-			c.addf(at+".min_healthy_time", "must be below healthy_deadline, %s, got %s", m.HealthyDeadline, m.MinHealthyTime)
+		if m.MinHealthyTime > m.HealthyDeadline {
+			c.addf(at+".min_healthy_time", "must be at most healthy_deadline, %s, got %s", m.HealthyDeadline, m.MinHealthyTime)
 		}
 	}
 }

@@ -263,3 +263,26 @@ func TestChecks(t *testing.T) {
 	}
 	end()
 }
+
+// A check that names no task of its group restarts all of them.
+func TestACheckOfTheGroupRestartsAllTasks(t *testing.T) {
+	w := newWorld(t)
+	_, end := w.agent(t)
+	until(t, "the node registers", w.isReady)
+	port, code, _ := probed(t)
+	code.Store(503)
+	forever := func(name string) string {
+		return mockTask(name, `"run_for":"100h"`, `,"RestartPolicy":{"Attempts":9,"Interval":"1h","Delay":"1ms","Mode":"fail"}`)
+	}
+	service := webService(`,"Checks":[{"Name":"up","Type":"http","Path":"/","Interval":"1s","Timeout":"5s","CheckRestart":{"Limit":1,"Grace":"1ms"}}]`)
+	al := withPorts(newAlloc(t, "service", forever("main")+","+forever("beside"), webNetwork, service), berth.PortMapping{Label: "http", Value: port, HostIP: "127.0.0.1"})
+	al.Name = "job.g[0]"
+	id := w.place(al)
+	for _, name := range []string{"main", "beside"} {
+		until(t, name+" is restarted", func() bool { return strings.Contains(w.events(id, name), "Restart Signaled") })
+	}
+	code.Store(200)
+	w.stop(id)
+	until(t, "the allocation ends", func() bool { return w.status(id) == "complete" })
+	end()
+}

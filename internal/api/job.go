@@ -204,7 +204,7 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	}
 	return propose(c, func(o *Outcome) op.JobRegistered {
 		out := registered(c.Eval.ID, o)
-		out.Warnings = strings.Join(admit.Warnings(c.Job), "\n")
+		out.Warnings = warnings(w.Snapshot, c.Job)
 		return out
 	}), nil
 }
@@ -389,13 +389,31 @@ func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	return op.Job{Job: j}, nil
 }
 
+// unknownPlaces returns which places a valid job names that this region does not
+// have. A registration refuses them one by one.
+func unknownPlaces(w *Write, j *berth.Job) (ps berth.Problems) {
+	if j.Region != w.Region {
+		ps.Addf("job.region", "%q is not this region, %q", berth.Clip(j.Region, 64), w.Region)
+	}
+	if w.Snapshot.Namespace(j.Namespace) == nil {
+		ps.Addf("job.namespace", "namespace %q not found", berth.Clip(j.Namespace, 64))
+	}
+	if w.Snapshot.NodePool(j.NodePool) == nil {
+		ps.Addf("job.node_pool", "node pool %q not found", berth.Clip(j.NodePool, 64))
+	}
+	return ps
+}
+
 // validateJob reports what is wrong with a job. It leaves the state alone.
 func validateJob(w *Write, in *op.ValidateJob) (ch Change[op.JobValidated], err error) {
 	out := op.JobValidated{DriverConfigValidated: true}
 	j, err := decodeJob(w, in.Job, op.Validate.Need)
+	if err == nil {
+		err = unknownPlaces(w, j).Err()
+	}
 	switch {
 	case err == nil:
-		out.Warnings = strings.Join(admit.Warnings(j), "\n")
+		out.Warnings = warnings(w.Snapshot, j)
 	case berth.KindOf(err) == berth.Invalid:
 		out.Error, out.ValidationErrors = err.Error(), problems(err)
 	default:

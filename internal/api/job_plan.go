@@ -1,9 +1,6 @@
 package api
 
 import (
-	"strings"
-
-	"berth/internal/admit"
 	"berth/internal/cron"
 	"berth/internal/schedule/explain"
 	"berth/op"
@@ -23,7 +20,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	}
 	j := c.Job
 	out := op.JobPlanned{
-		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: strings.Join(admit.Warnings(j), "\n"),
+		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: warnings(w.Snapshot, j),
 		Annotations: &op.PlanAnnotations{DesiredTGUpdates: d.Desired},
 	}
 	if d.Old != nil {

@@ -164,7 +164,7 @@ func pad(s string, width int) string {
 
 // cell is text on one line.
 func cell(s string) string {
-	return clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
+	return clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }), " "))
 }
 
 // clean removes control characters. Names and messages come from jobs and

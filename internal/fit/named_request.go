@@ -43,7 +43,7 @@ func namedOf(g *berth.TaskGroup) *namedRequest {
 	tasks, ports := false, false
 	for _, t := range g.Tasks {
 		r := t.Resources
-		tasks = tasks || r.Cores > 0 || len(r.Devices) > 0 || r.MemoryMaxMB > 0
+		tasks = tasks || r.Cores > 0 || len(r.Devices) > 0 || r.MemoryMaxMB != 0
 	}
 	for i := range g.Networks {
 		ports = ports || namesNetworks(g.Networks[i].ReservedPorts) || namesNetworks(g.Networks[i].DynamicPorts)
@@ -92,7 +92,7 @@ func (m *namedRequest) addPorts(nw *berth.NetworkResource) {
 // m.devices.
 func (m *namedRequest) addTask(t *berth.Task) {
 	r := t.Resources
-	m.memoryMax = m.memoryMax || r.MemoryMaxMB > 0
+	m.memoryMax = m.memoryMax || r.MemoryMaxMB != 0
 	if r.Cores <= 0 && len(r.Devices) == 0 {
 		return
 	}

@@ -40,7 +40,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"a count with a fraction", body(`, "Count": 1.5`, ""), 400, `job\.group\[g\]\.count: `},
 		{"ten megabytes", `{"Job": {"ID": "` + strings.Repeat("x", 10<<20) + `"}}`, 413, `^the body is larger than 4194304 bytes$`},
 		{"invalid UTF-8", body("", ", \"Meta\": {\"a\": \"\xff\xfe\"}"), 400, `line 1, column \d+ at /Job/TaskGroups/0/Tasks/0/Meta/a.*UTF-8`},
-		{"an unknown driver", strings.Replace(body("", ""), "raw_exec", "warp", 1), 400, `job\.group\[g\]\.task\[app\]\.driver: .*"warp"`},
+		{"no driver", strings.Replace(body("", ""), "raw_exec", "", 1), 400, `job\.group\[g\]\.task\[app\]\.driver: is missing`},
 		{"truncated JSON", body("", "")[:100], 400, `line 1, column \d+.*unexpected end of text`},
 		{"a duplicate name", body(`, "Count": 1, "Count": 2`, ""), 400, `line 1, column \d+ at /Job/TaskGroups/0/Count.*duplicate`},
 		{"a name in two spellings", body(`, "Count": 1, "count": 2`, ""), 400, `^job\.group\[g\]\.count: is given twice, as "Count" and "count"`},

@@ -317,7 +317,7 @@ func (r *Runner) looked(w *watched, st check.State, restart bool, whose, name st
 	if restart {
 		r.mu.Lock()
 		for i, t := range r.tasks {
-			if r.names[i] == whose {
+			if whose == "" || r.names[i] == whose { // without a task, all of the group
 				t.Fail(fmt.Sprintf("healthcheck: check %q unhealthy: it failed %d times in a row", name, w.spec.RestartLimit))
 			}
 		}
