@@ -11,7 +11,8 @@
 // Files are merged in the given order, those of a directory by name. Later
 // scalars and lists replace earlier ones, blocks and maps merge by key, and a
 // plugin block replaces an earlier one of the same plugin. Unlike in Nomad, a
-// later false or 0 overrides an earlier value.
+// later false or 0 overrides an earlier value; only -dev runs a server and a
+// client whatever the files say.
 package config
 
 import (

@@ -201,7 +201,8 @@ func unsupportedDriver(d *decoder, path string, n *node) {
 	d.addf(n.pos, path, "this driver is not supported: use raw_exec or mock_driver")
 }
 
-// options reads the settings that predate plugin blocks.
+// options reads the settings that predate plugin blocks. It is a free map in
+// Nomad, which tools fill with keys of their own, so others are only warned of.
 func options(d *decoder, path string, n *node) {
 	opts, ok := d.dict(path, n)
 	if !ok {
@@ -217,7 +218,7 @@ func options(d *decoder, path string, n *node) {
 		case k == "driver.raw_exec.enable":
 			d.fail(at, "must be true or false")
 		case v != "":
-			d.fail(at, "is not supported: only driver.raw_exec.enable is")
+			d.warnf("%s: %s has no effect: only driver.raw_exec.enable has", d.setAt[at], berth.Clip(at, 100))
 		}
 	}
 }

@@ -53,6 +53,9 @@ func Load(paths []string, flags Overrides) (*Config, error) {
 	c.Files = files
 	d := &decoder{to: c, problems: &ps, setAt: map[string]string{}}
 	d.block("", &node{value: all}, supported)
+	if flags.Dev { // -dev runs both, whatever the files say
+		c.Server.Enabled, c.Client.Enabled = true, true
+	}
 	if len(ps) == 0 { // otherwise values that others depend on may be missing
 		d.complete(flags.Dev)
 	}
