@@ -84,6 +84,9 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 			return nil, nil, &badMethod{strings.Join(allowed, ", ")}
 		}
 	}
+	if r.URL.Path == "/" {
+		return nil, nil, berth.Errorf(berth.NotFound, "this is the HTTP API of a Berth agent, which has no web page; its paths begin with /v1/, such as /v1/jobs, and the command line asks it: berth status")
+	}
 	return nil, nil, berth.Errorf(berth.NotFound, "no such path: %s", berth.Clip(r.URL.Path, 64))
 }
 

@@ -96,11 +96,17 @@ func memberRows(members []op.AgentMember, leaders map[string]string, verbose boo
 		leader := leaders[t["region"]]
 		// A server may advertise one RPC address and gossip from another.
 		leads := leader != "" && (leader == net.JoinHostPort(t["rpc_addr"], t["port"]) || leader == net.JoinHostPort(m.Addr, t["port"]))
-		row := []string{m.Name, m.Addr, strconv.Itoa(int(m.Port)), m.Status, strconv.FormatBool(leads)}
+		// A server without gossip, such as one with -dev, has no port for it.
+		port := "-"
+		if m.Port > 0 {
+			port = strconv.Itoa(int(m.Port))
+		}
+		row := []string{m.Name, m.Addr, port, m.Status, strconv.FormatBool(leads)}
 		if verbose {
 			row = append(row, strconv.Itoa(int(m.ProtocolCur)))
 		}
-		row = append(row, t["raft_vsn"], t["build"], t["dc"], t["region"])
+		// The tag "build" is the version of the API, which tools compare.
+		row = append(row, t["raft_vsn"], or(t["berth"], t["build"]), t["dc"], t["region"])
 		if verbose {
 			var tags []string
 			for _, k := range slices.Sorted(maps.Keys(t)) {

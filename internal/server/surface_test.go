@@ -368,7 +368,7 @@ func TestRefusals(t *testing.T) {
 		{"GET /v1/allocation/123", 400, "123"},
 		{"GET /v1/evaluation/%ff%fe", 400, ""},
 		{"GET /v1/nothing", 404, "no such path: /v1/nothing"},
-		{"GET /", 404, "no such path"},
+		{"GET /", 404, "no web page; its paths begin with /v1/"},
 		{"DELETE /v1/jobs", 405, "Invalid method"},
 		{"PATCH /v1/jobs", 405, "Invalid method"},
 		{"POST /v1/job/none/summary", 405, "Invalid method"},
