@@ -89,6 +89,9 @@ type SettleEval struct {
 	Term   uint64
 	EvalID berth.EvalID
 	Token  berth.Token
+	// Unread says that no worker has looked at the evaluation, so that it is
+	// handed out again at once and the delivery does not count.
+	Unread bool `msgpack:",omitempty"`
 }
 
 // SubmitPlan submits a plan, encoded like state.ApplyPlan.

@@ -41,8 +41,13 @@ type delivery struct {
 // handleWorkers registers the calls that workers of other servers make.
 func (s *Server) handleWorkers() {
 	peer.Handle(s.wire, op.EvalDequeue, s.dequeue)
-	peer.Handle(s.wire, op.EvalAck, s.settle((*broker.Broker).Ack))
-	peer.Handle(s.wire, op.EvalNack, s.settle((*broker.Broker).Nack))
+	peer.Handle(s.wire, op.EvalAck, s.settle(func(b *broker.Broker, in *op.SettleEval) error { return b.Ack(in.EvalID, in.Token) }))
+	peer.Handle(s.wire, op.EvalNack, s.settle(func(b *broker.Broker, in *op.SettleEval) error {
+		if in.Unread {
+			return b.Return(in.EvalID, in.Token)
+		}
+		return b.Nack(in.EvalID, in.Token)
+	}))
 	peer.Handle(s.wire, op.PlanSubmit, func(ctx context.Context, _ *wire.Call, in *op.SubmitPlan) (*op.PlanSubmitted, error) {
 		return s.submitPlan(ctx, in)
 	})
@@ -150,14 +155,14 @@ func (h *peerEvals) giveBack() {
 }
 
 // settle returns the handler that acknowledges, or rejects, a delivery.
-func (s *Server) settle(how func(*broker.Broker, berth.EvalID, berth.Token) error) func(context.Context, *wire.Call, *op.SettleEval) (*op.Nothing, error) {
+func (s *Server) settle(how func(*broker.Broker, *op.SettleEval) error) func(context.Context, *wire.Call, *op.SettleEval) (*op.Nothing, error) {
 	return func(_ context.Context, c *wire.Call, in *op.SettleEval) (*op.Nothing, error) {
 		t := s.term.Load()
 		if t == nil || t.number != in.Term {
 			return nil, peer.ErrNotLeader
 		}
 		s.outstanding.drop(c.Peer.Session(), in.EvalID)
-		return &op.Nothing{}, how(t.broker, in.EvalID, in.Token)
+		return &op.Nothing{}, how(t.broker, in)
 	}
 }
 

@@ -80,6 +80,13 @@ func (f *Follower) Run(ctx context.Context, crew *Pool) error {
 // Next implements Queue. It returns when this server's state is new enough to
 // decide the evaluations.
 func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.Delivery, error) {
+	return f.nextWhile(ctx, ctx, types, most)
+}
+
+// nextWhile is Next for a worker that takes nothing more once taking has ended.
+// A request that waits at the leader then is not broken off, because what it is
+// just being given would be lost for a while: it goes back unread.
+func (f *Follower) nextWhile(ctx, taking context.Context, types []string, most int) ([]berth.Delivery, error) {
 	in := &op.DequeueEvals{Query: op.Query{MinQueryIndex: 1, MaxQueryTime: dequeueWait}, Schedulers: types, Most: most, Life: f.life}
 	for {
 		out, err := op.Call(ctx, f.leader, op.EvalDequeue, in)
@@ -88,6 +95,9 @@ func (f *Follower) Next(ctx context.Context, types []string, most int) ([]berth.
 		}
 		if err := f.serve(out.Term); err != nil {
 			return nil, err
+		}
+		if taking.Err() != nil && ctx.Err() == nil {
+			return nil, f.giveBack(out.Evals, true)
 		}
 		if len(out.Evals) == 0 {
 			continue
@@ -120,12 +130,23 @@ func (f *Follower) late(ctx context.Context, out *op.DequeuedEvals) (late bool, 
 	if err := f.catchUp(short, out.Index); err == nil || ctx.Err() != nil {
 		return false, err
 	}
-	for _, e := range out.Evals {
-		if err := f.Nack(e.EvalID, e.Token); err != nil {
-			return true, f.lost(err)
-		}
+	if err := f.giveBack(out.Evals, false); err != nil {
+		return true, err
 	}
 	return true, f.catchUp(ctx, out.Index)
+}
+
+// giveBack returns evaluations to the leader; unread ones need not wait before
+// they are handed out again.
+func (f *Follower) giveBack(list []op.DequeuedEval, unread bool) error {
+	for _, e := range list {
+		in := f.settle(e.EvalID, e.Token)
+		in.Unread = unread
+		if _, err := op.Call(f.ctx, f.leader, op.EvalNack, in); err != nil {
+			return f.lost(err)
+		}
+	}
+	return nil
 }
 
 // serve keeps f to one term: its pending plans belong to that one.

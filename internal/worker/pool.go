@@ -63,14 +63,14 @@ func (c *Pool) follow(ctx context.Context, hire func(types []string) *Worker) er
 	return c.work(ctx, func(s *Settings) int { return s.Following }, hire)
 }
 
-// work runs as many workers as count asks for and replaces them when the
-// settings change. Workers finish what they hold before new ones start. It
-// returns the first error of a worker.
+// work runs as many workers as count asks for. When the settings change it hires
+// the new ones at once; the old ones take nothing more, and leave when they are
+// done with what they hold. It returns the first error of a worker.
 func (c *Pool) work(ctx context.Context, count func(*Settings) int, hire func(types []string) *Worker) error {
-	for ctx.Err() == nil {
+	g, life := errgroup.WithContext(ctx)
+	for life.Err() == nil {
 		s, changed := c.current()
-		taking, stop := context.WithCancel(ctx)
-		g, life := errgroup.WithContext(ctx)
+		taking, stop := context.WithCancel(life)
 		for range count(&s) {
 			g.Go(func() error { return hire(s.Types).run(life, taking) })
 		}
@@ -79,9 +79,9 @@ func (c *Pool) work(ctx context.Context, count func(*Settings) int, hire func(ty
 		case <-life.Done():
 		}
 		stop()
-		if err := g.Wait(); err != nil {
-			return err
-		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	return ctx.Err()
 }

@@ -124,6 +124,9 @@ func (w *Worker) next(ctx, until, taking context.Context) ([]berth.Delivery, err
 	if taking.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if f, ok := w.queue.(*Follower); ok {
+		return f.nextWhile(ctx, taking, w.types, w.batch)
+	}
 	list, err := w.queue.Next(until, w.types, w.batch)
 	if err != nil && taking.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil, ctx.Err()

@@ -468,6 +468,16 @@ func (b *Broker) Nack(id berth.EvalID, token berth.Token) error {
 	return err
 }
 
+// Return reports that nobody looked at an evaluation: the worker that it was
+// delivered to had been told to stop.
+func (b *Broker) Return(id berth.EvalID, token berth.Token) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.queue.Return(id, token)
+	b.wake()
+	return err
+}
+
 // Quasi returns where an open evaluation is, and false if it is not in the queue.
 func (b *Broker) Quasi(id berth.EvalID) (Quasi, bool) {
 	b.mu.Lock()

@@ -193,6 +193,26 @@ func TestDeliveryLimit(t *testing.T) {
 	})
 }
 
+// A delivery that nobody looked at does not count: the evaluation is ready again
+// at once, however often that happens.
+func TestReturnedUnread(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.do(register(t, "web", 1))
+		for range 2 * broker.DefaultLimits.Deliveries {
+			d := b.next()
+			if d.Count != 1 {
+				t.Fatalf("delivery %d", d.Count)
+			}
+			if err := b.Return(d.Eval.ID, d.Token); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Return(d.Eval.ID, d.Token); berth.KindOf(err) != berth.Conflict {
+				t.Errorf("returned twice: %v", err)
+			}
+		}
+	})
+}
+
 // A job that is registered repeatedly has one evaluation to do; the others are
 // cancelled with the reason.
 func TestSuperseded(t *testing.T) {

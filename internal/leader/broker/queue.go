@@ -303,6 +303,20 @@ func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
 	return nil
 }
 
+// Return ends a delivery that nobody looked at. It does not count, and the
+// evaluation is ready again at once.
+func (q *Queue) Return(id berth.EvalID, token berth.Token) error {
+	if !q.Holds(id, token) {
+		return notHeld(id)
+	}
+	it := q.items[id]
+	q.release(it)
+	it.token, it.applying = 0, false
+	it.deliveries--
+	q.enqueue(it)
+	return nil
+}
+
 // giveBack takes it from its worker and delivers it again after a delay. After
 // too many deliveries it goes to the failed ones instead, since it may crash
 // every worker.
