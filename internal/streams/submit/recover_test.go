@@ -126,6 +126,82 @@ func TestALeaderIsLostAfterEachStepOfARecovery(t *testing.T) {
 	w.whole(k, 5, 1)
 }
 
+// A job that was created again after an interruption goes on from where each
+// leader left it, so it is submitted in the end, however wide it is and however
+// often leaders change.
+func TestAJobThatWasCreatedAgainGoesOnUnderEachLeader(t *testing.T) {
+	const width = 60
+	w := newWorld(t, 4, ssd)
+	k := w.register(telemetry(`"Width": 3`, fmt.Sprintf(`"Width": %d`, width), `"Colocate": ["hot"]`, ``))
+	first := w.row(k).UID
+	for range 10 {
+		w.step()
+		w.schedule()
+	}
+	w.term()
+	w.settleUntil(func() bool { return w.row(k).UID != first && w.row(k).Plan != nil })
+	second := w.row(k).UID
+	n := 0
+	for ; w.row(k).Phase != berth.PhaseSubmitted; n++ {
+		if n > 4*width {
+			t.Fatalf("not submitted under %d leaders: %s", n, w.tip().Incomplete(w.row(k)))
+		}
+		w.after = func(state.Command) bool { return true }
+		w.step()
+		w.after = nil
+		w.schedule()
+		w.agents()
+		w.term()
+	}
+	if row := w.row(k); row.UID != second || row.Recovery.Count != 1 || n < width {
+		t.Errorf("%v after %v, %+v, under %d leaders", row.UID, second, row.Recovery, n)
+	}
+	w.settle()
+	w.whole(k, width+2, 1)
+}
+
+// settleUntil lets all go on until something holds.
+func (w *world) settleUntil(holds func() bool) {
+	w.Helper()
+	for n := 0; !holds(); n++ {
+		if n == 500 {
+			w.Fatal("it never holds")
+		}
+		w.step()
+		w.schedule()
+		w.agents()
+	}
+}
+
+// A job that cannot be submitted starts over less and less often.
+func TestAJobThatStartsOverAgainAndAgainWaits(t *testing.T) {
+	w := newWorld(t, 2, ssd)
+	k := w.register(telemetry(`"Timeout": "5m"`, `"Timeout": "1s", "MaxRetries": 20`, `{"Name": "sink"`, `{"Name": "sink", "Resources": {"MemoryMB": 20000}`))
+	began := w.now
+	var waits []time.Duration
+	for len(waits) < 10 {
+		w.settle()
+		row, at := w.row(k), w.now
+		for w.row(k).Plan == nil {
+			w.now = w.now.Add(500 * time.Millisecond)
+			w.settle()
+		}
+		if row.Plan == nil {
+			waits = append(waits, w.now.Sub(at))
+		}
+		w.now = w.now.Add(time.Second) // its time is up
+	}
+	want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60, 60}
+	for i := range want {
+		if waits[i] != want[i]*time.Second {
+			t.Fatalf("it waits %v, want seconds %d", waits, want)
+		}
+	}
+	if n := w.row(k).Recovery.Count; n != 12 {
+		t.Errorf("it started over %d times in %v", n, w.now.Sub(began))
+	}
+}
+
 // A submission that takes too long begins anew, as often as the job says, and is
 // then given up. Nothing is left of it, and a smaller job begins afresh.
 func TestTimeout(t *testing.T) {
