@@ -190,10 +190,11 @@ func (r *Read) owned(in *op.ResourcesQuery, owner berth.UID) (out []*berth.Objec
 	return out
 }
 
-// jobsByAge returns the jobs of the space, or the one that is named.
+// jobsByAge returns the jobs of the space, or the one that is named with those
+// that it launched.
 func (r *Read) jobsByAge(id string) (out []*berth.Job) {
 	for j := range r.Jobs(r.Space(), id) {
-		if id == "" || string(j.ID) == id {
+		if id == "" || string(j.ID) == id || string(j.ParentID) == id {
 			out = append(out, j)
 		}
 	}

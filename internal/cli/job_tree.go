@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"berth"
 	"berth/client"
@@ -19,10 +20,13 @@ func jobTreeCommand() *command {
 		help: `Shows a job, given by ID or prefix, with its running allocations and the UIDs of all. For a stream job, it shows all its objects,
 			and the allocations below their processing elements. A UID identifies one object forever, while IDs and names can be reused.
 
+			Five or more objects that differ only in their numbers are one line, with their count; at most 1,000 lines are shown. -all shows
+			everything. The jobs that a periodic or parameterized job launched are shown below it. They do not hold its deletion.
+
 			For a job that is being deleted, it shows which allocations must end first. Allocations of an earlier job with the same ID stand
 			below: those about to be stopped, and orphans, which keep running. They are shown for a deleted job too, if its full ID is given.`,
 		setup: func(f *flags) action {
-			t := jobTree{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full.")}
+			t := &jobTree{data: f.data(), verbose: f.Bool("verbose", "Show IDs in full."), all: f.Bool("all", "Show each object on a line of its own.")}
 			return t.run
 		},
 	}
@@ -32,11 +36,29 @@ func jobTreeCommand() *command {
 type jobTree struct {
 	data    dataFlags
 	verbose *bool
+	all     *bool
+
+	byUID  map[string]*op.Resource
+	owned  map[string][]*op.Resource // by the UID of their owner, in the order of the list
+	shapes map[string]string         // by UID
+	lines  int
+}
+
+// index prepares the tree of a list, so that each object is looked at once.
+func (t *jobTree) index(list []op.Resource) {
+	t.byUID, t.owned, t.shapes = map[string]*op.Resource{}, map[string][]*op.Resource{}, map[string]string{}
+	for i := range list {
+		r := &list[i]
+		t.byUID[r.UID] = r
+		for _, o := range r.OwnerRefs {
+			t.owned[o.UID] = append(t.owned[o.UID], r)
+		}
+	}
 }
 
 // run prints the tree. A job that is gone may have left allocations, so it is
 // not an error until nothing is found.
-func (t jobTree) run(ctx context.Context, c *call) error {
+func (t *jobTree) run(ctx context.Context, c *call) error {
 	if err := t.data.check(c); err != nil {
 		return err
 	}
@@ -58,54 +80,145 @@ func (t jobTree) run(ctx context.Context, c *call) error {
 		return t.data.write(c, list)
 	}
 	p := c.page()
-	for _, r := range list {
-		if r.Kind == berth.KindJob {
-			t.job(p, &r, list)
+	t.index(list)
+	for i := range list {
+		if r := &list[i]; r.Kind == berth.KindJob && !t.attached(r) {
+			t.job(p, r)
 		}
 	}
-	t.left(p, "Left over, about to be stopped", list, func(r *op.Resource) bool { return !r.Orphaned && !ownedBy(r, list) })
+	if more := t.lines - mostTreeLines; more > 0 && !*t.all {
+		p.linef("… and %d more lines: see -all", more)
+	}
+	t.left(p, "Left over, about to be stopped", list, func(r *op.Resource) bool { return !r.Orphaned && !t.attached(r) })
 	t.left(p, "Orphaned", list, func(r *op.Resource) bool { return r.Orphaned })
 	return c.show(p)
 }
 
 // job shows a job and what it owns.
-func (t jobTree) job(p *page, j *op.Resource, list []op.Resource) {
+func (t *jobTree) job(p *page, j *op.Resource) {
 	p.gap()
 	status := resourceStatus(j)
 	if j.Phase != "" {
 		status = fmt.Sprintf("generation %d, %s", j.Generation, status)
 	}
 	p.linef("Job %s  %s  %s", j.Name, j.UID, status)
-	t.below(p, j, list, "", j.Deletion != nil)
+	t.below(p, j, "", j.Deletion != nil, false)
 }
 
-// below shows what an object owns, recursively.
-func (t jobTree) below(p *page, owner *op.Resource, list []op.Resource, indent string, deleting bool) {
-	// The list is small enough to be searched at each level.
-	owned := slices.DeleteFunc(slices.Clone(list), func(r op.Resource) bool { return !owns(owner, &r) })
-	for i := range owned {
-		r := &owned[i]
+// below shows what an object owns, recursively. Objects that differ in nothing
+// but their number are one line, unless all are asked for. folded is whether the
+// owner stands for several.
+func (t *jobTree) below(p *page, owner *op.Resource, indent string, deleting, folded bool) {
+	groups := t.alike(t.owned[owner.UID])
+	for i, group := range groups {
 		branch, next := "├─", "│  "
-		if i == len(owned)-1 {
+		if i == len(groups)-1 {
 			branch, next = "└─", "   "
 		}
 		holds := ""
-		if deleting {
+		if deleting && blocksDeletion(group[0], owner) {
 			holds = ", blocks deletion"
 		}
-		p.linef("%s%s %s%s", indent, branch, t.line(r), holds)
-		t.below(p, r, list, indent+next, deleting)
+		if t.lines++; t.lines > mostTreeLines && !*t.all {
+			continue
+		}
+		line := t.line(group[0])
+		switch {
+		case len(group) > 1:
+			line = fmt.Sprintf("%d × %s", len(group), foldedLine(group[0]))
+		case folded:
+			line = foldedLine(group[0])
+		}
+		p.linef("%s%s %s%s", indent, branch, line, holds)
+		// What the first of them owns stands for what each owns.
+		t.below(p, group[0], indent+next, deleting, folded || len(group) > 1)
 	}
 }
 
+// alike returns objects in groups: those that are shown as one line together,
+// each other one alone. The order is that of the first of each group.
+func (t *jobTree) alike(list []*op.Resource) (groups [][]*op.Resource) {
+	if *t.all || len(list) < foldFrom {
+		for _, r := range list {
+			groups = append(groups, []*op.Resource{r})
+		}
+		return groups
+	}
+	count := map[string]int{}
+	for _, r := range list {
+		count[t.shape(r)]++
+	}
+	at := map[string]int{}
+	for _, r := range list {
+		shape := t.shape(r)
+		if i, ok := at[shape]; ok && count[shape] >= foldFrom {
+			groups[i] = append(groups[i], r)
+			continue
+		}
+		at[shape] = len(groups)
+		groups = append(groups, []*op.Resource{r})
+	}
+	return groups
+}
+
+// shape is what objects have in common that are shown as one line: everything
+// that the tree shows of them and of what they own, except numbers and UIDs.
+func (t *jobTree) shape(r *op.Resource) string {
+	if s, ok := t.shapes[r.UID]; ok {
+		return s
+	}
+	t.shapes[r.UID] = "" // should something ever own itself
+	s := foldedLine(r)
+	for _, o := range t.owned[r.UID] {
+		s += "\n" + t.shape(o)
+	}
+	t.shapes[r.UID] = s
+	return s
+}
+
+// foldedLine describes objects that are shown as one line. Their names are those
+// of one group, with a star for their number.
+func foldedLine(r *op.Resource) string {
+	name := r.Name
+	if i := strings.IndexByte(name, '['); i >= 0 {
+		if j := strings.IndexByte(name[i:], ']'); j > 0 {
+			name = name[:i] + "[*" + name[i+j:]
+		}
+	}
+	of := "generation"
+	if r.Kind == berth.KindJob || r.Kind == berth.KindAlloc && r.LaunchCount == 0 {
+		of = "version"
+	}
+	s := fmt.Sprintf("%s %s  %s %d", r.Kind, name, of, r.Generation)
+	if status := resourceStatus(r); status != "" {
+		s += ", " + status
+	}
+	return s
+}
+
+const (
+	// foldFrom is how many objects that are alike become one line.
+	foldFrom = 5
+	// mostTreeLines bounds the lines of a tree that is not asked for in full.
+	mostTreeLines = 1000
+)
+
+// blocksDeletion reports whether the foreground deletion of an owner waits for an object.
+func blocksDeletion(r, owner *op.Resource) bool {
+	return slices.ContainsFunc(r.OwnerRefs, func(o berth.OwnerRef) bool { return o.UID == owner.UID && o.Block })
+}
+
 // line describes one owned object.
-func (t jobTree) line(r *op.Resource) string {
+func (t *jobTree) line(r *op.Resource) string {
 	if r.Kind == berth.KindAlloc {
 		of := "version" // of its job
 		if r.LaunchCount > 0 {
 			of = "generation"
 		}
 		return fmt.Sprintf("Allocation %s  %s  %s  %s %d, %s", short(r.ID, *t.verbose), r.UID, r.Name, of, r.Generation, resourceStatus(r))
+	}
+	if r.Kind == berth.KindJob {
+		return fmt.Sprintf("Job %s  %s  %s", r.Name, r.UID, resourceStatus(r))
 	}
 	s := fmt.Sprintf("%s %s  %s  generation %d", r.Kind, r.Name, r.UID, r.Generation)
 	if status := resourceStatus(r); status != "" {
@@ -115,7 +228,7 @@ func (t jobTree) line(r *op.Resource) string {
 }
 
 // left shows what no job of the list owns.
-func (t jobTree) left(p *page, heading string, list []op.Resource, which func(*op.Resource) bool) {
+func (t *jobTree) left(p *page, heading string, list []op.Resource, which func(*op.Resource) bool) {
 	rows := [][]string{{"Allocation", "UID", "Name", "Version", "Status"}}
 	others := [][]string{{"Kind", "UID", "Name", "Generation", "Status"}}
 	for _, r := range list {
@@ -135,14 +248,10 @@ func (t jobTree) left(p *page, heading string, list []op.Resource, which func(*o
 	}
 }
 
-// owns reports whether owner owns r.
-func owns(owner, r *op.Resource) bool {
-	return slices.ContainsFunc(r.OwnerRefs, func(o berth.OwnerRef) bool { return o.UID == owner.UID })
-}
-
-// ownedBy reports whether a job of the list owns r, directly or not.
-func ownedBy(r *op.Resource, list []op.Resource) bool {
-	return slices.ContainsFunc(list, func(o op.Resource) bool {
-		return owns(&o, r) && (o.Kind == berth.KindJob || !o.Orphaned && ownedBy(&o, list))
+// attached reports whether a job of the list owns r, directly or not.
+func (t *jobTree) attached(r *op.Resource) bool {
+	return slices.ContainsFunc(r.OwnerRefs, func(o berth.OwnerRef) bool {
+		owner := t.byUID[o.UID]
+		return owner != nil && (owner.Kind == berth.KindJob || !owner.Orphaned && t.attached(owner))
 	})
 }
