@@ -143,6 +143,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(streamRefused.desc, prometheus.CounterValue, float64(n), string(code))
 	}
 	m.jobs(snap, put)
+	m.streams(snap, put)
 	// All that follows is known to the leader alone.
 	t := s.term.Load()
 	if t == nil {
