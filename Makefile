@@ -14,6 +14,7 @@
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
 #   make scenarios  the acceptance scenarios of stream jobs, a line for each
+#   make hostile attacks one server and three for HOSTILE (1h), while users work
 #   make faults  three servers and what they survive, ROUNDS times each: faults.out/report.html
 
 GO          ?= go
@@ -117,6 +118,12 @@ flaky: deps build
 .PHONY: soak
 soak:
 	BERTH_LONG=1 $(RACE) -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
+
+HOSTILE ?= 1h
+
+.PHONY: hostile
+hostile:
+	BERTH_HOSTILE=$(HOSTILE) $(GO) test -tags faults -count=1 -timeout 3h -v ./test/hostile
 
 # The whole output is in bin/scenarios.log.
 .PHONY: scenarios

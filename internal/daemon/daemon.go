@@ -165,6 +165,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
 		return api.Serve(rest, d.http, d.handler, limits, d.log)
 	})
+	g.Go(func() error { giveBack(rest); return nil })
 	if d.server != nil {
 		g.Go(func() error { return d.server.Run(rest) })
 		d.runGossip(rest, g)

@@ -3,15 +3,20 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io/fs"
 	"log/slog"
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
+
+	"berth/internal/rest"
 )
 
 // limitMemory has the runtime collect garbage more often when the process
@@ -28,6 +33,35 @@ func limitMemory(log *slog.Logger) {
 		log.Info("the cgroup limits memory; garbage is collected more often near the limit", "bytes", most)
 	}
 }
+
+// giveBackEvery is how often giveBack looks.
+const giveBackEvery = 20 * time.Second
+
+// giveBack returns memory to the system after a burst, until ctx ends. The runtime
+// does so as it collects garbage, but a process that has become quiet collects
+// only every two minutes, and gives back only what that second collection frees.
+func giveBack(ctx context.Context) {
+	var m runtime.MemStats
+	least := uint64(math.MaxUint64) // what stays resident, as far as that is known
+	for rest.For(ctx, giveBackEvery) == nil {
+		runtime.ReadMemStats(&m)
+		least = min(least, resident(&m))
+		quiet := time.Since(time.Unix(0, int64(m.LastGC))) >= giveBackEvery
+		if quiet && worthGivingBack(resident(&m), least) {
+			debug.FreeOSMemory()
+			runtime.ReadMemStats(&m)
+			least = resident(&m)
+		}
+	}
+}
+
+// resident returns how much memory the heap takes from the system, in bytes.
+func resident(m *runtime.MemStats) uint64 { return m.HeapSys - m.HeapReleased }
+
+// worthGivingBack reports whether a heap has grown so much since it was smallest
+// that a collection is worth its time. A heap that has grown for good is
+// collected once.
+func worthGivingBack(now, least uint64) bool { return now > least+least/10+4<<20 }
 
 // limitMemoryOnce is limitMemory for the whole process.
 var limitMemoryOnce = func() func(*slog.Logger) {

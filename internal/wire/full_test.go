@@ -45,8 +45,8 @@ func inMemory(t *testing.T, s *Server) func() *Session {
 // Calls that wait for something new are not in progress: however many agents
 // wait for their allocations, another one is served.
 func TestWaitingCallsCostNoSlot(t *testing.T) {
-	const waiting, perSession = 640, 320
-	s := New(Config{Log: quiet(t).Log, MaxCalls: 16})
+	const waiting, perSession = 20_000, 250
+	s := New(Config{Log: quiet(t).Log, MaxCalls: 16384})
 	news := make(chan struct{})
 	var idle atomic.Int64
 	s.Handle("Node.GetClientAllocs", func(ctx context.Context, c *Call) (any, error) {
