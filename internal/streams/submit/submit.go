@@ -11,8 +11,7 @@
 // continue it: the job's objects are deleted in the foreground and the
 // submission starts over when they are gone, unless the job has recovery =
 // "resume". A submission counts as interrupted if its plan precedes the term in
-// the log. The update of a running job is continued, and so is the submission of
-// a job that was created again: what it has is in the state.
+// the log. The update of a running job is continued.
 //
 // The package also removes the objects of jobs that are gone, being deleted,
 // stopped or failed. Package finalize handles the deletion of the job itself,
@@ -48,9 +47,6 @@ type Controller struct {
 	// given holds the nodes that jobs get in the current step. Other jobs must
 	// not get them before the state shows it.
 	given map[berth.NodeID][]claim
-	// waiting holds when jobs were first seen that start over and are not planned
-	// yet.
-	waiting map[berth.UID]time.Time
 }
 
 // audit is the interval between looks at all jobs, in case a change was missed.
@@ -59,7 +55,7 @@ const audit = 10 * time.Minute
 // New returns the controller for a term. The seed determines the IDs it
 // creates.
 func New(seed [32]byte) *Controller {
-	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}, waiting: map[berth.UID]time.Time{}}
+	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
 }
 
 // Watched returns the keys whose changes can give the controller something to
@@ -73,11 +69,6 @@ func Watched() []state.WatchKey {
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	c.given = map[berth.NodeID][]claim{}
-	for uid := range c.waiting {
-		if row := snap.StreamJob(uid); row == nil || row.Plan != nil {
-			delete(c.waiting, uid)
-		}
-	}
 	for _, row := range c.due(snap, now) {
 		l := &jobStep{Controller: c, snap: snap, row: row, now: now}
 		l.decide()
@@ -166,10 +157,7 @@ func (l *jobStep) interrupted() bool {
 	}
 	p := l.snap.PlannedJob(l.row).Stream.Submission
 	if l.row.Generation == 0 {
-		// A job that was created again after an interruption goes on from where
-		// the last leader left it. Otherwise a wide job would never be submitted
-		// if leaders change more often than it takes.
-		return p.Recovery != berth.InterruptResume && l.row.Recovery.Count == 0
+		return p.Recovery != berth.InterruptResume
 	}
 	return p.InterruptedUpdate == berth.InterruptRecreate
 }
@@ -217,10 +205,6 @@ func (l *jobStep) wake(at time.Time) {
 // submit does the next step of a submission.
 func (l *jobStep) submit() {
 	if l.row.Plan == nil {
-		if at := l.plannable(); l.now.Before(at) {
-			l.wake(at)
-			return
-		}
 		l.plan()
 		return
 	}
@@ -237,25 +221,6 @@ func (l *jobStep) submit() {
 		return
 	}
 	l.add(&state.CompleteSubmission{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Now: l.now.UnixNano()})
-}
-
-// freeRecoveries is how often a job starts over without waiting.
-const freeRecoveries = 2
-
-// plannable returns when a job may be planned. The first attempts are made at
-// once; a job that starts over again and again waits longer each time, so that one that cannot be submitted does not keep the cluster busy. A
-// new leader counts from when it first saw the job.
-func (l *jobStep) plannable() time.Time {
-	n := l.row.Recovery.Count
-	if n <= freeRecoveries {
-		return time.Time{}
-	}
-	seen, ok := l.waiting[l.row.UID]
-	if !ok {
-		seen = l.now
-		l.waiting[l.row.UID] = seen
-	}
-	return seen.Add(min(backoffMin<<min(n-freeRecoveries-1, 10), backoffMax))
 }
 
 // maintain keeps a submitted job as planned.
