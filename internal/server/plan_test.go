@@ -99,7 +99,7 @@ func TestPlanRefusesWhatRegistrationRefuses(t *testing.T) {
 	jobs := r.api.Jobs()
 	region, space := "elsewhere", "nowhere"
 	for name, change := range map[string]func(*nomad.Job){
-		"no driver":       func(j *nomad.Job) { j.TaskGroups[0].Tasks[0].Driver = "rkt" },
+		"no driver":       func(j *nomad.Job) { j.TaskGroups[0].Tasks[0].Driver = "" },
 		"count below 0":   func(j *nomad.Job) { n := -1; j.TaskGroups[0].Count = &n },
 		"region":          func(j *nomad.Job) { j.Region = &region },
 		"namespace":       func(j *nomad.Job) { j.Namespace = &space },

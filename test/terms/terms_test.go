@@ -49,10 +49,9 @@ func (h *history) write(k int) {
 		id, path, body = "", "/v1/job/param/dispatch", "{}"
 	}
 	x := h.any()
+	_, known := h.wanted[id]
 	code, text := h.do(x, method, path, body)
 	switch {
-	case code == http.StatusNotFound && count == 0:
-		return
 	case code != http.StatusOK:
 		if !strings.Contains(text, "No cluster leader") {
 			h.t.Errorf("%s %s was refused: %d %s", method, path, code, text)
@@ -75,7 +74,12 @@ func (h *history) write(k int) {
 	if count == 0 {
 		part = `"Stop":true`
 	}
-	if code, text := h.do(y, http.MethodGet, "/v1/job/"+id, ""); code != http.StatusInternalServerError && !strings.Contains(text, part) {
+	code, text = h.do(y, http.MethodGet, "/v1/job/"+id, "")
+	if code == http.StatusNotFound && count == 0 && !known { // stopping a job that does not exist succeeds
+		delete(h.wanted, id)
+		return
+	}
+	if code != http.StatusInternalServerError && !strings.Contains(text, part) {
 		h.t.Errorf("%s %s was acknowledged at %s; %s does not know %s: %d %.300s", method, path, x.addr, y.addr, part, code, text)
 	}
 }
