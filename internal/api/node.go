@@ -163,12 +163,13 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	// Agents register again to show that they are alive; without news that need
 	// not be in the log.
 	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
-		return justHeard(&n, old.ModifyIndex), nil
+		return justHeard(old, old.ModifyIndex), nil
 	}
 	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])
 	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, &n, c.Evals, o.Index) })
-	ch.Agent, ch.Up = n.ID, n.Status != berth.NodeDown
+	// A node that was given up stays so until its agent reports that it is ready.
+	ch.Agent, ch.Up = n.ID, n.Status != berth.NodeDown && (old == nil || !givenUp(old))
 	return ch, nil
 }
 
