@@ -232,7 +232,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 	f.deployed("bird", 3, "successful")
 	w.until("nothing is under way", func() string {
 		for _, e := range f.evals() {
-			if e.Status != "complete" {
+			if e.Status != "complete" && e.Status != "canceled" {
 				return fmt.Sprintf("%+v", e)
 			}
 		}
