@@ -61,7 +61,9 @@ var skipReport = &Fault{
 var defects = []*defect{
 	{
 		name: "fsync-off", says: "entries are acknowledged that are in memory alone",
-		points: "consensus/unsynced=error*", fault: killAllServers, shows: "I-36", rounds: 2,
+		// The servers find it themselves: their logs end before what they had synced,
+		// so they do not start.
+		points: "consensus/unsynced=error*", fault: killAllServers, shows: "does not run", rounds: 2,
 	},
 	{
 		name: "lease-read", says: "a leader answers reads without asking whether it still leads",
