@@ -8,6 +8,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"io"
 	"syscall"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 // Driver starts tasks of one kind. It is safe for concurrent use.
 type Driver interface {
 	Name() string
+
+	// Capabilities tells what the driver can do at all. It never changes.
+	Capabilities() Capabilities
 
 	// Fingerprint tells whether the driver can be used on this machine, and
 	// works now.
@@ -65,6 +69,73 @@ type Handle interface {
 	Usage(ctx context.Context) (Usage, error)
 }
 
+// Isolation says how far a driver keeps tasks from the machine.
+type Isolation string
+
+// The isolations.
+const (
+	NoIsolation    Isolation = "none"  // a process of the host
+	Isolated       Isolation = "exec"  // a process with namespaces and a file tree of its own
+	ImageIsolation Isolation = "image" // a container or virtual machine with a file tree of its own image
+)
+
+// Capabilities are what a driver can do.
+type Capabilities struct {
+	Isolation Isolation
+	Signals   bool     // Handle.Signal works
+	Exec      bool     // its handles implement [Execer]
+	Mounts    bool     // Task.Mounts are mounted
+	Networks  []string // the network modes of groups whose tasks it can run, without "host", which each can; "cni" stands for all of CNI
+}
+
+// Execer is implemented by handles of drivers that can run a command beside a
+// running task, with its user, limits, namespaces and file tree.
+type Execer interface {
+	// Exec runs the command and returns its exit code when it has ended and all
+	// its output is written. It ends the command when ctx ends. An error
+	// means that the command could not be started or watched.
+	Exec(ctx context.Context, e *Exec) (code int, err error)
+}
+
+// Exec is a command to run beside a task.
+type Exec struct {
+	Command []string // not empty
+	TTY     bool     // stdin, stdout and stderr are one terminal; Stderr is not used
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Resize  <-chan TerminalSize // with TTY; may be nil
+}
+
+// TerminalSize is the size of a terminal in characters.
+type TerminalSize struct{ Rows, Columns uint16 }
+
+// Limits are what a task may use. 0 means no limit.
+type Limits struct {
+	CPUShares    int64 // MHz that it was promised, as weight against other tasks
+	CPUTotal     int64 // MHz of the whole node, to make a hard limit of a share
+	Memory       int64 // bytes that it was promised
+	MemoryMax    int64 // bytes above which it is killed; 0: Memory
+	MaxProcesses int64
+}
+
+// Mount is a directory of the host that a task sees at a place of its own tree.
+type Mount struct {
+	Source      string // absolute, on the host
+	Destination string // absolute, in the task's tree
+	ReadOnly    bool
+	Propagation string // "private", "host-to-task" or "bidirectional"
+}
+
+// Network is the network of a group, which its tasks share.
+type Network struct {
+	Mode      string            // "bridge", "none" or "cni/NAME"
+	Namespace string            // path of its network namespace
+	Hostname  string            // "" for the driver's default
+	DNS       *berth.DNSConfig  // nil for the host's
+	Hosts     map[string]string // names for /etc/hosts and their addresses
+}
+
 // Usage is what a task uses of the machine.
 type Usage = supervise.Usage
 
@@ -99,7 +170,11 @@ type Task struct {
 	Cgroup     string         // name of the parent of the task's cgroup; "" for none
 	Grace      time.Duration  // from being asked to end to being killed
 	KillSignal syscall.Signal // by which it is asked to end
-	RunUntil   time.Time      // when it is stopped unless the allocation's lease is extended; zero for never
+	Limits     Limits
+	Mounts     []Mount              // volumes of the job
+	Network    *Network             // nil: the host's
+	Progress   func(message string) // shows what a long start does as an event of the task; never nil
+	RunUntil   time.Time            // when it is stopped unless the allocation's lease is extended; zero for never
 }
 
 // recoverable is an error that may be gone at the next try.

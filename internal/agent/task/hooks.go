@@ -255,6 +255,20 @@ func checkUser(_ context.Context, at *attempt) error {
 	return nil
 }
 
+// limits returns what the task may use of the node: what servers say that it was
+// given there. They give memory_max only while the cluster allows it.
+func limits(a *op.Alloc, t *berth.Task, n *berth.Node) driver.Limits {
+	const mib = 1 << 20
+	var l driver.Limits
+	if n != nil && n.NodeResources != nil {
+		l.CPUTotal = n.NodeResources.Cpu.CpuShares
+	}
+	if g := given(a, t.Name); g != nil {
+		l.CPUShares, l.Memory, l.MemoryMax = g.Cpu.CpuShares, g.Memory.MemoryMB*mib, max(0, g.Memory.MemoryMaxMB)*mib
+	}
+	return l
+}
+
 // makeConfig interpolates the driver's config. The driver reads it strictly,
 // so what interpolation made of it is checked again (C37).
 func makeConfig(_ context.Context, at *attempt) error {

@@ -44,6 +44,11 @@ func New(enabled bool) *Driver {
 // Name implements [driver.Driver].
 func (*Driver) Name() string { return Name }
 
+// Capabilities implements [driver.Driver].
+func (*Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Isolation: driver.NoIsolation, Signals: true}
+}
+
 // Fingerprint implements [driver.Driver].
 func (d *Driver) Fingerprint(context.Context) berth.DriverInfo {
 	if !d.enabled.Load() {
