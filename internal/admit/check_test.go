@@ -369,9 +369,12 @@ func TestDriverConfig(t *testing.T) {
 		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: must be an integer, got 1.5`},
 		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: must be true or false, got 1`},
 		{"docker", map[string]any{"image": "redis:7", "ports": list("db")}, ""},
+		{"docker", map[string]any{"image": "redis:7", "port": "db"}, "config.port: unknown setting of the driver docker"},
+		{"docker", nil, "config.image: is missing; the driver docker requires it"},
+		{"podman", map[string]any{"image": "redis:7", "port": "db"}, ""},
 		{"dockr", nil, ""},
 		{" docker", nil, `driver: must not begin or end with a space, got " docker"`},
-		{"", nil, `driver: is missing: want the name of a driver, such as mock_driver or raw_exec`},
+		{"", nil, `driver: is missing: want the name of a driver, such as docker, mock_driver or raw_exec`},
 	}
 	for _, tt := range tests {
 		j := validJob(t)

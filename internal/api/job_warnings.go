@@ -59,7 +59,10 @@ func noDriver(name string, others []string) string {
 	const waits = "the job waits until such a node joins"
 	if driverconfig.IsForeign(name) {
 		return fmt.Sprintf("no node has the driver %s, and agents of this build do not support it (they have %s); %s",
-			name, strings.Join(driverconfig.Drivers(), " and "), waits)
+			name, strings.Join(driverconfig.Drivers(), ", "), waits)
+	}
+	if needs := driverconfig.Needs(name); needs != "" {
+		return fmt.Sprintf("no node has the driver %s; an agent has it while %s", name, needs)
 	}
 	if driverconfig.Of(name) != nil {
 		return fmt.Sprintf("no node has the driver %s; an agent has it once its configuration enables it with plugin %q { config { enabled = true } }", name, name)

@@ -23,9 +23,16 @@ type Schema struct {
 type Setting struct {
 	Key      string
 	Kind     Kind
-	Required bool   // must be present and not empty
-	High     int64  // the largest value of an Integer; the smallest is 0
-	Doc      string // one sentence for the documentation
+	Required bool      // must be present and not empty
+	High     int64     // the largest value of an Integer; the smallest is 0
+	Low      int64     // the smallest value of an Integer
+	Settings []Setting // the keys of a Block or of each of Blocks
+	// Want tells what a text must be, such as "an absolute path", or "" if the
+	// text is that; nil takes any. It checks each text of Strings and of a Map.
+	Want func(string) string
+	// Refused says why a key that other builds have is refused; "" if it works.
+	Refused string
+	Doc     string // one sentence for the documentation
 }
 
 // RawExec is the config of raw_exec, which runs a command on the host without
@@ -57,7 +64,7 @@ var Mock = &Schema{"mock_driver", []Setting{
 }}
 
 // schemas are those of all drivers that jobs can name.
-var schemas = []*Schema{Mock, RawExec}
+var schemas = []*Schema{Docker, Mock, RawExec}
 
 // Drivers returns the names of the drivers that have a schema, in order.
 func Drivers() []string {
@@ -67,6 +74,15 @@ func Drivers() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Needs returns what a machine must have so that its agent has a driver, or ""
+// if that takes the agent's configuration.
+func Needs(driver string) string {
+	if driver == Docker.Driver {
+		return "a Docker engine runs on its machine"
+	}
+	return ""
 }
 
 // Of returns the schema of a driver, or nil if the driver is unknown.
@@ -79,11 +95,11 @@ func Of(driver string) *Schema {
 	return nil
 }
 
-// setting returns the declaration of a key, or nil if there is none.
-func (s *Schema) setting(key string) *Setting {
-	for i := range s.Settings {
-		if s.Settings[i].Key == key {
-			return &s.Settings[i]
+// find returns the declaration of a key, or nil if there is none.
+func find(settings []Setting, key string) *Setting {
+	for i := range settings {
+		if settings[i].Key == key {
+			return &settings[i]
 		}
 	}
 	return nil
@@ -106,29 +122,58 @@ func (s *Schema) Read(config map[string]any) (Values, error) {
 
 // values reads a task's config. Keys that the driver does not declare, and
 // required ones that are missing or empty, are problems. With raw, texts that
-// still contain ${…} are left out: their values are known only on the node.
+// still contain ${…} are left out where their value matters: it is known only
+// on the node.
 func (s *Schema) values(path string, config map[string]any, raw bool) (Values, berth.Problems) {
-	var problems berth.Problems
-	values := Values{s, map[string]any{}}
+	r := reader{driver: s.Driver, raw: raw}
+	v := r.block(path, s.Settings, config)
+	return v, r.problems
+}
+
+// reader reads a config and notes its problems.
+type reader struct {
+	driver   string
+	raw      bool
+	problems berth.Problems
+}
+
+// open reports whether a text is to be interpolated yet, so that nothing can be
+// said of it.
+func (r *reader) open(v any) bool {
+	s, ok := text(v)
+	return r.raw && ok && strings.Contains(s, "${")
+}
+
+// block reads the keys of a config or of a block in it.
+func (r *reader) block(path string, settings []Setting, config map[string]any) Values {
+	values := Values{r.driver, settings, map[string]any{}}
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		v, at := config[key], path+"."+berth.Clip(key, 64)
-		set := s.setting(key)
+		set := find(settings, key)
 		switch {
 		case v == nil: // same as absent
 		case set == nil:
-			problems.Addf(at, "unknown setting of the driver %s", s.Driver)
-		default:
-			if text, ok := v.(string); raw && ok && strings.Contains(text, "${") {
-				continue
+			r.problems.Addf(at, "unknown setting of the driver %s", r.driver)
+		case set.Refused != "":
+			if asks(v) {
+				r.problems.Addf(at, "is not supported: %s", set.Refused)
 			}
-			values.by[key] = set.read(&problems, at, v)
+		case set.Kind != String && r.open(v):
+		default:
+			values.by[key] = r.value(set, at, v)
 		}
 	}
-	for _, set := range slices.SortedFunc(slices.Values(s.Settings), func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) }) {
+	for _, set := range slices.SortedFunc(slices.Values(settings), func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) }) {
 		v := config[set.Key]
 		if t, ok := text(v); set.Required && (v == nil || ok && t == "") {
-			problems.Addf(path+"."+set.Key, "is missing; the driver %s requires it", s.Driver)
+			r.problems.Addf(path+"."+set.Key, "is missing; the driver %s requires it", r.driver)
 		}
 	}
-	return values, problems
+	return values
+}
+
+// asks reports whether a value asks for anything.
+func asks(v any) bool {
+	s, ok := text(v)
+	return v != false && (!ok || s != "" && s != "false")
 }

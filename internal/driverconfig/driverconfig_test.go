@@ -87,7 +87,7 @@ func TestReadingWhatIsNotDeclaredPanics(t *testing.T) {
 					t.Errorf("%s was read", key)
 				}
 			}()
-			Values{schema: all}.String(key)
+			Values{settings: all.Settings}.String(key)
 		}()
 	}
 }
@@ -99,16 +99,7 @@ func TestDocs(t *testing.T) {
 	b.WriteString("# Drivers\n\nWhat the `config` block of a task may hold, by its `driver`. Written by `go test ./internal/driverconfig -update`.\n")
 	for _, name := range Drivers() {
 		fmt.Fprintf(&b, "\n## %s\n\n| Key | Type | Description |\n|---|---|---|\n", name)
-		for _, set := range Of(name).Settings {
-			kind := set.Kind.String()
-			if set.Kind == Integer {
-				kind += fmt.Sprintf(", 0 to %d", set.High)
-			}
-			if set.Required {
-				kind += ", required"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", set.Key, kind, set.Doc)
-		}
+		row(&b, "", Of(name).Settings)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -117,5 +108,20 @@ func TestDocs(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != b.String() {
 		t.Errorf("%s differs from the schemas (%v); run the test with -update", file, err)
+	}
+}
+
+// row writes a row for each setting, and below a block those for its own.
+func row(b *strings.Builder, above string, settings []Setting) {
+	for _, set := range settings {
+		kind := set.Kind.String()
+		if set.Kind == Integer {
+			kind += fmt.Sprintf(", %d to %d", set.Low, set.High)
+		}
+		if set.Required {
+			kind += ", required"
+		}
+		fmt.Fprintf(b, "| `%s%s` | %s | %s |\n", above, set.Key, kind, set.Doc)
+		row(b, above+set.Key+".", set.Settings)
 	}
 }
