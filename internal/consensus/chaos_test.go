@@ -65,7 +65,7 @@ func chaos(t *testing.T, seed uint64, rounds int) {
 		for range 4 {
 			<-done
 		}
-		c.within(time.Minute, "all are members again", c.allVote(names(size)))
+		c.within(5*time.Minute, "all are members again", c.allVote(names(size)))
 		c.converge()
 		t.Logf("round %d: term %d, %d answered, %d refused of %d", round,
 			c.leader().store.Snapshot().Term, len(c.acked), len(c.refused), c.next)

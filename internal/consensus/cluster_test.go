@@ -222,28 +222,62 @@ func (c *cluster) propose(ctx context.Context, log state.Log) error {
 	return err
 }
 
+// write proposes until a write is acknowledged, as a client does: leadership may
+// move meanwhile. It returns who acknowledged it.
+func (c *cluster) write() (leader *member) {
+	c.t.Helper()
+	c.within(5*time.Minute, "a write is acknowledged", func() bool {
+		leader = c.leader()
+		term := leader.leading()
+		if term == nil {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		err := c.propose(ctx, term.Log)
+		if err != nil && !errors.Is(err, state.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
+			c.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return leader
+}
+
+// transfer hands leadership over to a server. A transfer can fail, so it is
+// asked for until it has happened.
+func (c *cluster) transfer(to string) {
+	c.t.Helper()
+	c.within(5*time.Minute, to+" leads", func() bool {
+		if c.at(to).leading() != nil {
+			return true
+		}
+		limit, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_ = c.leader().Transfer(limit, to)
+		return false
+	})
+}
+
 // converge waits until all running servers are at the same index, and checks
 // what they must agree on.
 func (c *cluster) converge() {
 	c.t.Helper()
-	leader := c.leader()
-	if err := c.propose(context.Background(), leader.leading().Log); err != nil {
-		c.t.Fatal(err)
-	}
-	c.within(60*time.Second, "all servers are at the same index", func() bool {
+	leader := c.write()
+	var want *state.Snapshot
+	snaps := map[string]*state.Snapshot{}
+	c.within(5*time.Minute, "all servers are at the same index", func() bool {
+		want = leader.store.Snapshot()
 		for _, id := range c.running() {
-			if c.servers[id].store.Snapshot().Index != leader.store.Snapshot().Index {
+			if snaps[id] = c.at(id).store.Snapshot(); snaps[id].Index != want.Index {
 				return false
 			}
 		}
 		return true
 	})
-	want := leader.store.Snapshot()
 	for _, v := range invariant.Check(want) {
 		c.t.Error(v)
 	}
-	for _, id := range c.running() {
-		snap := c.servers[id].store.Snapshot()
+	for id, snap := range snaps {
 		if snap.Hash() != want.Hash() {
 			c.t.Errorf("%s has %x at index %d, the leader %x", id, snap.Hash(), snap.Index, want.Hash())
 		}

@@ -423,6 +423,7 @@ func (s *Server) shut(n *node) {
 	if err := down.Error(); err != nil {
 		s.config.Logger.Warn("raft shutdown failed", "error", err)
 	}
+	s.link.drained() // a heartbeat may write a term, and raft panics if it cannot
 	if err := n.log.Close(); err != nil {
 		s.config.Logger.Warn("cannot close the raft log", "error", err)
 	}

@@ -42,6 +42,7 @@ type link struct {
 	hasApplied atomic.Pointer[func(index, term uint64) bool] // whether this server has applied an entry
 	isMember   atomic.Pointer[func() bool]                   // whether this server is in the newest configuration that it knows
 	handler    atomic.Pointer[func(raft.RPC)]
+	beating    chan struct{} // holds a token while a heartbeat is handled
 	closing    chan struct{}
 	closed     sync.Once
 	pumped     chan struct{}
@@ -68,11 +69,13 @@ var (
 // answered with errMuted.
 func newLink(t raft.Transport) *link {
 	l := &link{
-		Transport: t, in: make(chan raft.RPC, 1), closing: make(chan struct{}), pumped: make(chan struct{}),
+		Transport: t, in: make(chan raft.RPC, 1), closing: make(chan struct{}), pumped: make(chan struct{}), beating: make(chan struct{}, 1),
 		protocol: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}
 	l.mayVote.Store(true)
 	t.SetHeartbeatHandler(func(rpc raft.RPC) {
+		l.beating <- struct{}{}
+		defer func() { <-l.beating }()
 		if h := l.handler.Load(); h != nil && !l.ended.Load() {
 			(*h)(rpc)
 		} else {
@@ -81,6 +84,14 @@ func newLink(t raft.Transport) *link {
 	})
 	go l.pump()
 	return l
+}
+
+// drained waits for the end of the heartbeat that raft is handling, if there is
+// one. Once the link has ended no other begins. Raft handles heartbeats on the goroutines of
+// the transport and does not wait for them when it shuts down.
+func (l *link) drained() {
+	l.beating <- struct{}{}
+	<-l.beating
 }
 
 // pump passes incoming requests on until the link is closed.

@@ -1,7 +1,6 @@
 package consensus_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -67,24 +66,12 @@ func TestALaterTermConfirmsNothingOfAnEarlier(t *testing.T) {
 		c.boot(3)
 		old := c.leader()
 		first := old.leading()
-		// A transfer can fail, so it is asked for until it has happened.
-		pass := func(to string, done func() bool) {
-			c.within(time.Minute, to+" leads", func() bool {
-				if done() {
-					return true
-				}
-				limit, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				_ = c.leader().Transfer(limit, to)
-				return false
-			})
-		}
 		next := "s1"
 		if old.id == next {
 			next = "s2"
 		}
-		pass(next, func() bool { return c.at(next).leading() != nil })
-		pass(old.id, func() bool { return old.leading() != nil && old.leading() != first })
+		c.transfer(next)
+		c.transfer(old.id)
 		if err := first.Confirm(t.Context()); !errors.Is(err, state.ErrLost) {
 			t.Errorf("the earlier term: %v", err)
 		}

@@ -60,7 +60,7 @@ type voter struct {
 	hashes    []op.CheckedHash // of the newest checks, oldest first
 	settled   uint64           // the newest check for which a majority has this server's hash
 	disputed  *dispute         // the entry that this server cannot apply; nil if none
-	accused   uint64           // the newest entry that another server cannot apply, and this one did; 0 if none
+	accused   []uint64         // entries that another server cannot apply, and this one did, until that is decided
 	void      []uint64         // entries that a majority could not apply
 	since     time.Time        // when a difference without a majority was first seen
 	said      time.Time        // when it was logged last
@@ -92,7 +92,7 @@ func (v *voter) hashed(c state.Check) {
 func (v *voter) replaced() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.hashes, v.accused = nil, 0
+	v.hashes, v.accused = nil, nil
 	v.agree(0)
 }
 
@@ -127,8 +127,7 @@ func (s *Server) Exchange(theirs op.Ballot) op.Ballot {
 	if v := s.voter; v != nil {
 		v.mu.Lock()
 		if e := theirs.Disputed; e != 0 && e <= own.Applied && own.Disputed == 0 && !slices.Contains(own.Void, e) {
-			v.accused = max(v.accused, e)
-			v.signal()
+			v.accuse(e)
 		}
 		for _, h := range own.Hashes {
 			// Others may have another hash by now, so look again. A vote that is
@@ -179,7 +178,7 @@ func (v *voter) run(ctx context.Context) {
 func (v *voter) open() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.server.fsm.failure() == nil && (v.disputed != nil || v.accused != 0 || len(v.hashes) > 0 && v.hashes[len(v.hashes)-1].Index > v.settled)
+	return v.server.fsm.failure() == nil && (v.disputed != nil || len(v.accused) > 0 || len(v.hashes) > 0 && v.hashes[len(v.hashes)-1].Index > v.settled)
 }
 
 // round asks the other voters once and acts on what they say.
@@ -431,17 +430,28 @@ func (v *voter) judgeDispute(voters []string, ballots []op.Ballot) {
 	v.disputed = nil
 }
 
-// judgeAccused decides on an entry that this server applied and another one
-// could not. The caller holds v.mu.
+// accuse records that another server cannot apply an entry that this one
+// applied. The caller holds v.mu.
+func (v *voter) accuse(entry uint64) {
+	if !slices.Contains(v.accused, entry) && len(v.accused) < keptVoid {
+		v.accused = append(v.accused, entry)
+		v.signal()
+	}
+}
+
+// judgeAccused decides on the entries that this server applied and another one
+// could not. A question without an answer stands: servers that have not come to
+// the entry, or do not answer now, count when they do. The caller holds v.mu.
 func (v *voter) judgeAccused(voters []string, ballots []op.Ballot) {
-	if v.accused == 0 {
-		return
-	}
-	if refuse, _, _ := against(v.accused, ballots); refuse >= majority(len(voters)) {
-		v.server.differs(fmt.Errorf("%w: it applied raft log entry %d, which a majority cannot apply; "+
-			"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, v.accused))
-	}
-	v.accused = 0 // a server that still cannot apply it asks again
+	need := majority(len(voters))
+	v.accused = slices.DeleteFunc(v.accused, func(entry uint64) bool {
+		refuse, applied, _ := against(entry, ballots)
+		if refuse >= need {
+			v.server.differs(fmt.Errorf("%w: it applied raft log entry %d, which a majority cannot apply; "+
+				"this server stops taking part and is refilled from the leader at its next start", ErrDiffers, entry))
+		}
+		return refuse >= need || applied >= need
+	})
 }
 
 // voidName is the file of the void entries. Without it a restarted server would
