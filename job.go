@@ -296,13 +296,3 @@ type ScalingPolicy struct {
 	CreateIndex uint64            `hcl:"-"`
 	ModifyIndex uint64            `hcl:"-"`
 }
-
-// Namespace is a set of jobs with unique names.
-type Namespace struct {
-	Name        string
-	Description string
-	Quota       string
-	Meta        map[string]string
-	CreateIndex uint64
-	ModifyIndex uint64
-}

@@ -3,7 +3,7 @@
 // Every operation names the capability it needs and where its namespace comes
 // from (package op); package api asks.
 //
-// Whatever is not allowed is refused: the zero ACL and a nil one allow nothing.
+// What no rule grants is refused: the zero ACL and a nil one allow nothing.
 package acl
 
 import "slices"
@@ -54,7 +54,8 @@ const Any = "*"
 
 // Allows reports whether a capability is granted: in the namespace, if it is one
 // of namespaces, in the node pool of that name, if it is one of node pools. A
-// name of [Any] asks if it may be granted for some. Names are ignored for others.
+// name of [Any] asks if it may be granted for some. AnyToken in a namespace is a
+// right to anything there. Names are ignored for other capabilities.
 func (a *ACL) Allows(c Capability, name string) bool {
 	switch {
 	case c == Open:
@@ -74,7 +75,7 @@ func (a *ACL) Allows(c Capability, name string) bool {
 	case "host_volume":
 		return a.volumes.allow(name, c)
 	case "":
-		return c == AnyToken
+		return c == AnyToken && (name == "" || a.spaces.something(name))
 	default:
 		return a.areas[area].allows(c)
 	}

@@ -54,8 +54,8 @@ const (
 	Management     Capability = "management"
 )
 
-// inNamespaces are the capabilities that namespace rules grant. Some are for
-// parts of the system that are not built yet; policies may grant them.
+// inNamespaces are the capabilities that namespace rules grant. No operation
+// needs some of them; policies may grant them all the same.
 var inNamespaces = []Capability{
 	ListJobs, ParseJob, ReadJob, SubmitJob, ReadLogs, ReadFS, ScaleJob, ReadJobScaling, ListScalingPolicies, ReadScalingPolicy,
 	AllocExec, AllocNodeExec, AllocLifecycle, DispatchJob, ForcePeriodicJob,

@@ -58,6 +58,8 @@ func init() {
 		55: {make: func() Command { return &SetExport{} }, since: 2, feature: streamJobs, cause: "user"},
 		56: {make: func() Command { return &SetImport{} }, since: 2, feature: streamJobs, cause: "user"},
 		57: {make: func() Command { return &RaiseLogVersion{} }, since: 3, feature: "pointers between evaluations and deployments"},
+		58: {make: func() Command { return &UpsertNamespaces{} }, since: 4, feature: "namespaces"},
+		59: {make: func() Command { return &DeleteNamespaces{} }, since: 4, feature: "namespaces"},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

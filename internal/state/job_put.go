@@ -277,6 +277,9 @@ func (tx *Tx) runnable(j *berth.Job) error {
 	if tx.NodePool(j.NodePool) == nil {
 		return berth.Errorf(berth.Invalid, "job.node_pool: node pool %.150q not found", j.NodePool)
 	}
+	if n := tx.Namespace(j.Namespace); n != nil {
+		return n.CheckJob(j)
+	}
 	return nil
 }
 

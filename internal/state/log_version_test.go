@@ -144,6 +144,7 @@ func TestEveryNumberHasALogVersion(t *testing.T) {
 			last[state.Needs(c)] = n
 		}
 	}
+	delete(last, codec.LogVersion) // logversion4.txt lists those
 	if want := (map[int]state.Number{1: 43, 2: 56, 3: 57}); !reflect.DeepEqual(last, want) {
 		t.Errorf("the last numbers of log versions are %v, not %v", last, want)
 	}

@@ -33,3 +33,97 @@ func (tx *Tx) putNamespace(old, n *berth.Namespace) {
 	}
 	tx.note(Namespaces, anyOrNil(old), n)
 }
+
+// MaxNamespaces is the largest number of namespaces that one command names.
+const MaxNamespaces = 1000
+
+// UpsertNamespaces creates or updates namespaces. Jobs that exist stay as they
+// are, even if they could not be registered any more.
+type UpsertNamespaces struct {
+	Namespaces []*berth.Namespace
+}
+
+// Apply implements Command.
+func (c *UpsertNamespaces) Apply(tx *Tx) error {
+	if n := len(c.Namespaces); n == 0 || n > MaxNamespaces {
+		return berth.Errorf(berth.Invalid, "namespaces: must name 1 to %d, got %d", MaxNamespaces, n)
+	}
+	// Check all before the first change.
+	for _, n := range c.Namespaces {
+		if n == nil {
+			return berth.Errorf(berth.Invalid, "namespaces: one of them is empty")
+		}
+		if err := n.Validate(); err != nil {
+			return err
+		}
+		if pool := n.DefaultPool(); tx.NodePool(pool) == nil {
+			return berth.Errorf(berth.Invalid, "NodePoolConfiguration.Default: node pool %q not found", pool)
+		}
+	}
+	for _, n := range c.Namespaces {
+		row := *n
+		row.CreateIndex, row.ModifyIndex = tx.Index, tx.Index
+		old := tx.Namespace(n.Name)
+		if old != nil {
+			row.CreateIndex = old.CreateIndex
+		}
+		tx.putNamespace(old, &row)
+	}
+	return nil
+}
+
+// DeleteNamespaces deletes namespaces that nothing uses. One that is used refuses
+// the whole command.
+type DeleteNamespaces struct {
+	Names []string
+}
+
+// Apply implements Command.
+func (c *DeleteNamespaces) Apply(tx *Tx) error {
+	if n := len(c.Names); n == 0 || n > MaxNamespaces {
+		return berth.Errorf(berth.Invalid, "namespaces: must name 1 to %d, got %d", MaxNamespaces, n)
+	}
+	// Check all before the first change.
+	for _, name := range c.Names {
+		if name == berth.DefaultNamespace {
+			return berth.Errorf(berth.Invalid, "namespace %q is built in and cannot be deleted", name)
+		}
+		if tx.Namespace(name) == nil {
+			return berth.Errorf(berth.NotFound, "namespace %.150q not found", name)
+		}
+		if users := tx.namespaceUsers(name); users != "" {
+			return berth.Errorf(berth.Conflict, "namespace %q cannot be deleted: it has %s", name, users)
+		}
+	}
+	for _, name := range c.Names {
+		tx.removeNamespace(name)
+	}
+	return nil
+}
+
+// removeNamespace deletes a namespace; one that is gone is skipped.
+func (tx *Tx) removeNamespace(name string) {
+	t := &tx.namespaces
+	slot, ok := t.byName.First(name)
+	if !ok {
+		return
+	}
+	n := t.vec.Get(slot)
+	t.byName.Remove(tx.edit, name, slot)
+	t.remove(tx, slot)
+	tx.note(Namespaces, n, nil)
+}
+
+// namespaceUsers lists the jobs of a namespace, or returns "". Ended ones count
+// too: they could run again, and their source can be read, so they must not wait
+// for the next namespace of that name.
+func (s *Snapshot) namespaceUsers(name string) string {
+	var jobs []string
+	for j := range s.Jobs(name, "") {
+		jobs = append(jobs, string(j.ID))
+	}
+	if len(jobs) == 0 {
+		return ""
+	}
+	return named("job", jobs) + "; stop them with -purge, or wait until they are collected"
+}

@@ -130,6 +130,8 @@ func (ws *watchers) wake(c *Commit) {
 		case *berth.Deployment:
 			ws.one(Deployments, watchOne, halfOf(v.ID))
 			ws.one(Deployments, watchJob, keyHash(v.Key()))
+		case *berth.Namespace:
+			ws.one(Namespaces, watchOne, hash(v.Name))
 		case *berth.NodePool:
 			ws.one(NodePools, watchOne, hash(v.Name))
 		case *berth.ServiceRegistration:

@@ -66,6 +66,9 @@ func OnDeployment(id berth.DeploymentID) WatchKey {
 // OnDeploymentsOf is a change of any deployment of a job.
 func OnDeploymentsOf(k berth.JobKey) WatchKey { return WatchKey{Deployments, watchJob, keyHash(k)} }
 
+// OnNamespace is a change of a namespace.
+func OnNamespace(name string) WatchKey { return WatchKey{Namespaces, watchOne, hash(name)} }
+
 // OnNodePool is a change of a node pool.
 func OnNodePool(name string) WatchKey { return WatchKey{NodePools, watchOne, hash(name)} }
 

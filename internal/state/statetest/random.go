@@ -50,6 +50,9 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 	case 22:
 		return &state.RaiseCore{ID: r.id(), Force: rapid.Bool().Draw(t, "force"), Cause: berth.Cause{Kind: berth.CauseSystem}, Now: r.now}
 	case 23:
+		if rapid.IntRange(0, 2).Draw(t, "space") == 0 {
+			return r.space(t)
+		}
 		return r.pool(t)
 	case 24:
 		return &state.SetNodeEligibility{
@@ -99,6 +102,20 @@ func (r *Random) Command(t *rapid.T, s *state.Snapshot) state.Command {
 		EvalSeed: state.EvalSeed{ID: r.id(), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
 		Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: jobName(t)}, WaitUntil: r.now,
 	}}}
+}
+
+// space draws a command that adds or deletes a namespace, one with an illegal name
+// among them.
+func (r *Random) space(t *rapid.T) state.Command {
+	name := rapid.SampledFrom([]string{berth.DefaultNamespace, "team", "no name"}).Draw(t, "namespace")
+	if rapid.Bool().Draw(t, "delete") {
+		return &state.DeleteNamespaces{Names: []string{name}}
+	}
+	n := &berth.Namespace{Name: name, Description: rapid.SampledFrom([]string{"", "some"}).Draw(t, "description")}
+	if name != berth.DefaultNamespace && rapid.Bool().Draw(t, "pools") {
+		n.NodePoolConfiguration = &berth.NamespaceNodePoolConfiguration{Denied: []string{"d*"}}
+	}
+	return &state.UpsertNamespaces{Namespaces: []*berth.Namespace{n}}
 }
 
 // pool draws a command that adds or deletes a node pool, one with an illegal
