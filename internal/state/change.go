@@ -19,11 +19,13 @@ const (
 	Services
 	Streams
 	Resources
+	RootKeys
+	Variables
 	tableCount
 )
 
 // tableNames has the names of the tables in the order of the constants.
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables"}
 
 // String returns the table's name in snake case.
 func (t Table) String() string { return tableNames[t] }

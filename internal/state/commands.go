@@ -60,6 +60,13 @@ func init() {
 		57: {make: func() Command { return &RaiseLogVersion{} }, since: 3, feature: "pointers between evaluations and deployments"},
 		58: {make: func() Command { return &UpsertNamespaces{} }, since: 4, feature: "namespaces"},
 		59: {make: func() Command { return &DeleteNamespaces{} }, since: 4, feature: "namespaces"},
+		70: {make: func() Command { return &AddRootKey{} }, since: 4, feature: secrets},
+		71: {make: func() Command { return &StepRootKeys{} }, since: 4, feature: secrets, counted: true},
+		72: {make: func() Command { return &RemoveRootKey{} }, since: 4, feature: secrets},
+		73: {make: func() Command { return &RekeyVariables{} }, since: 4, feature: secrets, counted: true},
+		80: {make: func() Command { return &PutVariable{} }, since: 4, feature: secrets},
+		81: {make: func() Command { return &DeleteVariable{} }, since: 4, feature: secrets},
+		82: {make: func() Command { return &StepLocks{} }, since: 4, feature: secrets, counted: true},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

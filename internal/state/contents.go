@@ -21,6 +21,7 @@ var contentNames = map[codec.Kind]string{
 	codec.Eval: "evals", codec.Alloc: "allocs", codec.Deployment: "deployments", codec.Reschedules: "reschedules", codec.Explanation: "explanations",
 	codec.Scheduler: "scheduler_config", codec.NodePool: "node_pools", codec.Scaling: "scaling_events", codec.Service: "services", codec.Autopilot: "autopilot_config",
 	codec.TrackedVersions: "tracked_versions", codec.Deletion: "deletions", codec.Stream: "streams", codec.Resource: "resources",
+	codec.RootKey: "root_keys", codec.Variable: "variables",
 }
 
 // Contents returns how much the state holds of each kind of row that occurs,

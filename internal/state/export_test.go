@@ -24,4 +24,5 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[berth.Alloc](), reflect.TypeFor[berth.Deployment](), reflect.TypeFor[Reschedules](), reflect.TypeFor[Explanation](),
 	reflect.TypeFor[berth.ServiceRegistration](), reflect.TypeFor[berth.SchedulerConfig](), reflect.TypeFor[berth.AutopilotConfig](),
 	reflect.TypeFor[versionLimit](), reflect.TypeFor[JobDeletion](), reflect.TypeFor[berth.StreamJob](), reflect.TypeFor[berth.Object](),
+	reflect.TypeFor[berth.RootKey](), reflect.TypeFor[berth.SealedVariable](),
 }

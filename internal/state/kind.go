@@ -24,6 +24,9 @@ type kind struct {
 // streamJobs is the feature that most commands of log version 2 belong to.
 const streamJobs = "jobs of type " + berth.TypeStream
 
+// secrets is the feature of the keyring and of what it encrypts.
+const secrets = "variables and the keyring"
+
 // kinds holds all kinds by number, and numbers the reverse. commands.go fills
 // them in an init function: the table names every command, and commands depend
 // on these variables.

@@ -64,6 +64,8 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.Resource:        loadResource,
 	codec.StreamIDs:       loadStreamIDs,
 	codec.Cluster:         loadCluster,
+	codec.RootKey:         loadRootKey,
+	codec.Variable:        loadVariable,
 }
 
 // record loads one record of a saved snapshot. Errors of r are left to the
@@ -117,6 +119,7 @@ func (l *loader) finish() *Snapshot {
 	s.evals.changed, s.allocs.changed = l.changed[Evals], l.changed[Allocs]
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
 	s.streams.changed, s.resources.changed = l.changed[Streams], l.changed[Resources]
+	s.rootKeys.changed, s.variables.changed = l.changed[RootKeys], l.changed[Variables]
 	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }

@@ -19,6 +19,8 @@ func tablesOf(version int) int {
 		return int(Services)
 	case version < codec.StreamsSince:
 		return int(Streams)
+	case version < codec.SecretsSince:
+		return int(RootKeys)
 	}
 	return int(tableCount)
 }
@@ -112,6 +114,12 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	for r := range snap.Resources() {
 		s.row(codec.Resource, r)
+	}
+	for k := range snap.RootKeys() {
+		s.row(codec.RootKey, k)
+	}
+	for v := range snap.Variables() {
+		s.row(codec.Variable, v)
 	}
 	if snap.streamIDs > 0 {
 		s.Uint(snap.streamIDs)

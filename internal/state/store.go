@@ -130,6 +130,7 @@ func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n.evals.changed, n.allocs.changed, n.deployments.changed = n.Index, n.Index, n.Index
 	n.jobs.summaryChanged, n.pools.changed, n.services.changed = n.Index, n.Index, n.Index
 	n.streams.changed, n.resources.changed = n.Index, n.Index
+	n.rootKeys.changed, n.variables.changed = n.Index, n.Index
 	n.streamIDs = max(s.streamIDs, over.streamIDs)
 	return &n
 }

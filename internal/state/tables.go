@@ -39,6 +39,8 @@ type Snapshot struct {
 	deletions    deletionTable
 	streams      streamTable
 	resources    resourceTable
+	rootKeys     rootKeyTable
+	variables    variableTable
 	streamIDs    uint64 // the last one given to a stream job
 	traces       traces
 
@@ -75,6 +77,10 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		return s.streams.changed
 	case Resources:
 		return s.resources.changed
+	case RootKeys:
+		return s.rootKeys.changed
+	case Variables:
+		return s.variables.changed
 	}
 	return 0
 }
@@ -104,6 +110,10 @@ func (s *Snapshot) Count(t Table) int {
 		return s.streams.count
 	case Resources:
 		return s.resources.count
+	case RootKeys:
+		return s.rootKeys.count
+	case Variables:
+		return s.variables.count
 	}
 	return 0
 }
@@ -281,6 +291,20 @@ type resourceTable struct {
 	byOwner cow.Tree[string] // owner, kind and name; orphans by UID
 	held    cow.Tree[uint64] // first half of a node's ID: the exclusive pool that has it
 	given   cow.Tree[uint64] // likewise: the shared pools that were given it
+}
+
+// rootKeyTable holds the keyring: a few keys.
+type rootKeyTable struct {
+	rows[berth.RootKey]
+	byTime cow.Tree[uint64] // CreateIndex; no two keys share it
+}
+
+// variableTable holds the variables, encrypted.
+type variableTable struct {
+	rows[berth.SealedVariable]
+	byPath cow.Tree[string] // variableKey
+	byKey  cow.Tree[uint64] // first half of the ID of the root key
+	locked cow.Tree[uint64] // those with a lock, by hash of the key
 }
 
 // serviceTable holds the instances of services. It has none of allocations that

@@ -137,6 +137,8 @@ func (ws *watchers) wake(c *Commit) {
 		case *berth.ServiceRegistration:
 			ws.one(Services, watchOne, hash(v.Namespace, v.ServiceName))
 			ws.one(Services, watchAlloc, halfOf(v.AllocID))
+		case *berth.SealedVariable:
+			ws.one(Variables, watchOne, hash(v.Namespace, v.Path))
 		case *berth.StreamJob:
 			ws.one(Streams, watchJob, keyHash(v.Key))
 		case *berth.Object:

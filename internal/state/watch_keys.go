@@ -80,6 +80,11 @@ func OnService(k berth.ServiceKey) WatchKey {
 // OnServicesOf is a change of any registration of an allocation.
 func OnServicesOf(id berth.AllocID) WatchKey { return WatchKey{Services, watchAlloc, halfOf(id)} }
 
+// OnVariable is a change of a variable.
+func OnVariable(k berth.VariableKey) WatchKey {
+	return WatchKey{Variables, watchOne, hash(k.Namespace, k.Path)}
+}
+
 // OnStreamOf is a change of the submission of any incarnation of a stream job.
 func OnStreamOf(k berth.JobKey) WatchKey { return WatchKey{Streams, watchJob, keyHash(k)} }
 

@@ -51,6 +51,8 @@ const (
 	Resource
 	StreamIDs
 	Cluster
+	RootKey
+	Variable
 )
 
 // maxRecord bounds a record; the largest are jobs and explanations.

@@ -27,6 +27,7 @@ const (
 	StreamsSince  = 4 // stream jobs and what these own
 	LineageSince  = 5 // pointers from a row to what came of it, or led to it
 	SpacesSince   = 6 // namespaces beside the default one, and what belongs to log version 4
+	SecretsSince  = 6 // root keys and variables
 )
 
 // savedSince maps log versions to the oldest version of saved snapshots that
