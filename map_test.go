@@ -24,7 +24,7 @@ internal/...
 berth
 internal/decode internal/cron internal/condition internal/driverconfig
 internal/admit
-internal/acl internal/diff jobspec internal/streams internal/saferoot
+internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring
 op
 internal/fit internal/state/codec
 internal/state
@@ -33,7 +33,7 @@ internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
 internal/schedule/explain
 internal/streams/submit
-internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic
+internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer
 internal/events

@@ -97,7 +97,7 @@ func has(t reflect.Type, field string) bool {
 	return ok
 }
 
-var pathForm = regexp.MustCompile(`^(/[a-z][a-z0-9-]*|/\{[A-Z][A-Za-z]*\})+$`)
+var pathForm = regexp.MustCompile(`^(/\.well-known)?(/[a-z][a-z0-9.-]*|/\{[A-Z][A-Za-z]*\})+$`)
 
 // Names, routes and RPC names are each of one operation, and a route names
 // what its input has.

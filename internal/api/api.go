@@ -19,6 +19,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/events"
+	"berth/internal/keyring"
 	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/op"
@@ -52,6 +53,9 @@ type Leader interface {
 	// one is due. If the node is being given up it first waits until that is in
 	// the state. The error is the context's.
 	Beat(context.Context, berth.NodeID) (time.Duration, error)
+	// RenewLock gives a lock on a variable its full time again. It returns false
+	// if the lock is not held any more.
+	RenewLock(berth.VariableKey, berth.LockID) bool
 }
 
 // phases is what the leader knows about evaluations beyond their rows.
@@ -101,6 +105,11 @@ type Config struct {
 	// Servers is where the node in this agent looks for servers; nil: there is
 	// no node in it.
 	Servers ServerList
+	// Keyring unwraps the root keys; nil: there is none.
+	Keyring *keyring.Ring
+	// Issuer is who issues identities, an address that tools of OpenID Connect
+	// find this API at; "": they cannot.
+	Issuer string
 	// Metrics serves /v1/metrics; nil: there are none.
 	Metrics MetricsSource
 	// Schedulers are the workers of this server; nil: there are none.
@@ -156,6 +165,8 @@ func (s *Server) all() {
 	s.nodes()
 	s.pools()
 	s.services()
+	s.variables()
+	s.rootKeys()
 	s.resources()
 	s.streams()
 	s.agent()

@@ -27,6 +27,8 @@ import (
 // leader is a term whose log is in memory.
 type leader struct{ *statetest.Log }
 
+func (leader) RenewLock(berth.VariableKey, berth.LockID) bool { return true }
+
 func (leader) Beat(context.Context, berth.NodeID) (time.Duration, error) {
 	return 10 * time.Second, nil
 }

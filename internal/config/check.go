@@ -277,6 +277,7 @@ const longestAge = 10 * 365 * 24 * time.Hour
 // be 0, which becomes NoSchedulers; otherwise 0 is the default.
 func (d *decoder) server() {
 	s := &d.to.Server
+	d.issuer()
 	// A 0 in the file means none, while an absent key means the default.
 	if d.setAt["server.num_schedulers"] != "" {
 		d.between("server.num_schedulers", s.NumSchedulers, 0, op.MostWorkers)

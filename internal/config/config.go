@@ -52,6 +52,7 @@ type Config struct {
 	LeaveOnInterrupt bool // leave the cluster on SIGINT
 	LeaveOnTerminate bool // leave the cluster on SIGTERM
 
+	Keyring Keyring
 	Server  Server
 	Client  Client
 	Plugins Plugins
@@ -133,7 +134,8 @@ type Server struct {
 	EventBufferSize       int    // changes whose events are kept; there is a limit in bytes too
 	EncryptKey            []byte // for gossip; nil: not encrypted
 	Join                  Join
-	RejoinAfterLeave      bool // rejoin the others even if this server left
+	RejoinAfterLeave      bool   // rejoin the others even if this server left
+	Issuer                string // of identities: an address that tools of OpenID Connect find this API at; "": none
 	NonVoting             bool
 	RaftMultiplier        int                   // scales the timeouts between servers
 	RaftSnapshotThreshold int                   // log entries between snapshots
@@ -226,6 +228,7 @@ func defaults(dev bool) *Config {
 		HTTP:       Endpoint{Port: 4646},
 		RPC:        Endpoint{Port: 4647},
 		Serf:       Endpoint{Port: 4648},
+		Keyring:    Keyring{Active: ProviderAEAD, Signing: berth.SignEdDSA},
 		LogLevel:   slog.LevelInfo,
 		Telemetry:  Telemetry{CollectionInterval: time.Second},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},

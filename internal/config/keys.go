@@ -54,6 +54,7 @@ var supported = table{
 	"server":    block(serverKeys),
 	"client":    block(clientKeys),
 	"plugin":    plugins,
+	"keyring":   keyrings,
 	"autopilot": block(autopilotKeys),
 }
 
@@ -95,6 +96,7 @@ var serverKeys = table{
 	"default_scheduler_config":  block(schedulerKeys),
 	"encrypt":                   encrypt,
 	"rejoin_after_leave":        flag(func(c *Config) *bool { return &c.Server.RejoinAfterLeave }),
+	"oidc_issuer":               text(func(c *Config) *string { return &c.Server.Issuer }),
 	"raft_multiplier":           whole(func(c *Config) *int { return &c.Server.RaftMultiplier }),
 	"raft_snapshot_threshold":   whole(func(c *Config) *int { return &c.Server.RaftSnapshotThreshold }),
 	"raft_snapshot_interval":    span(func(c *Config) *duration { return &c.Server.RaftSnapshotInterval }),

@@ -61,7 +61,6 @@ var unsupported = table{
 
 	"consul":    empty("Consul"),
 	"sentinel":  empty("Sentinel"),
-	"keyring":   empty("the keyring"),
 	"reporting": empty("reporting"),
 	"eventlog":  empty("the Windows event log"),
 
@@ -112,7 +111,6 @@ var unsupportedServer = table{
 	"upgrade_version":               only(),
 	"license_path":                  only(),
 	"license_env":                   only(),
-	"oidc_issuer":                   only(),
 	"enable_event_broker":           only(true),
 	"csi_volume_claim_gc_interval":  only(5 * time.Minute),
 	"csi_volume_claim_gc_threshold": only(time.Hour),

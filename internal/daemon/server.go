@@ -31,11 +31,15 @@ func (d *Daemon) newServer() (err error) {
 			Timing: consensus.Multiplied(s.RaftMultiplier), SnapshotEvery: uint64(s.RaftSnapshotThreshold),
 			SnapshotInterval: s.RaftSnapshotInterval, TrailingLogs: uint64(s.RaftTrailingLogs),
 		},
+		Issuer: s.Issuer,
 		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
 		Logger: d.log, Self: d.self, Health: d.health,
 	}
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
+	}
+	if err := d.keyring(&c); err != nil {
+		return err
 	}
 	// This binds the gossip port, as server.New needs the list of members.
 	// Gossip itself starts last.

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"berth/internal/claim"
 	"berth/internal/consensus"
 	"berth/internal/events"
+	"berth/internal/keyring"
 	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
@@ -78,7 +80,13 @@ type Config struct {
 	// TrackedVersions is how many versions of each job are kept, besides tagged
 	// ones, while this server leads; 0 is the default.
 	TrackedVersions int
-	Faults          Faults // empty except in builds with fault points
+	// Keyring unwraps the root keys; nil: one with its keys in files in DataDir.
+	Keyring *keyring.Ring
+	// Wrapping are the wrapping keys that servers get from each other; nil: they
+	// get none.
+	Wrapping *keyring.Files
+	Issuer   string // who issues identities; "": no name is known
+	Faults   Faults // empty except in builds with fault points
 }
 
 // TLS configures how servers and agents authenticate each other. The zero value
@@ -164,6 +172,10 @@ func (c Config) complete() (Config, error) {
 	if c.Advertise == "" {
 		c.Advertise = c.RPC.Addr().String()
 	}
+	if c.Keyring == nil {
+		c.Wrapping = keyring.NewFiles(filepath.Join(c.DataDir, "keyring"))
+		c.Keyring = keyring.New("", c.Wrapping)
+	}
 	// The lock comes last, so that no error leaves the folder locked.
 	var err error
 	if c.Folder == nil {
@@ -198,7 +210,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.authenticated,
-		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Members: c.members(), Servers: c.LocalServers,
+		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
 	})
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
@@ -206,6 +218,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.handleForwards()
 	s.handleServers()
+	s.handleKeyring()
 	return s, nil
 }
 
@@ -244,7 +257,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	if s.config.Cluster != nil {
 		defer s.links.close()
-		for _, run := range []func(context.Context) error{s.answerReads, s.joinCluster, s.follow} {
+		for _, run := range []func(context.Context) error{s.answerReads, s.joinCluster, s.follow, s.fetchWrapping} {
 			g.Go(func() error { return run(ctx) })
 		}
 		defer context.AfterFunc(ctx, s.links.close)() // ends calls that wait for another server

@@ -17,8 +17,10 @@ import (
 	"berth/internal/leader/fence"
 	"berth/internal/leader/finalize"
 	"berth/internal/leader/heartbeat"
+	"berth/internal/leader/locks"
 	"berth/internal/leader/periodic"
 	"berth/internal/leader/planner"
+	"berth/internal/leader/rotate"
 	"berth/internal/state"
 	"berth/internal/streams/submit"
 	"berth/internal/worker"
@@ -33,6 +35,7 @@ type term struct {
 	broker    *broker.Broker     // hands out evaluations
 	planner   *planner.Planner   // checks and proposes plans
 	heartbeat *heartbeat.Monitor // marks nodes that are silent
+	locks     *locks.Monitor     // ends locks that are not renewed
 	confirm   func(context.Context) error
 	writable  func() error
 }
@@ -47,6 +50,9 @@ func (t *term) Confirm(ctx context.Context) error { return t.confirm(ctx) }
 func (t *term) Beat(ctx context.Context, id berth.NodeID) (time.Duration, error) {
 	return t.heartbeat.Heartbeat(ctx, id)
 }
+
+// RenewLock implements api.Leader.
+func (t *term) RenewLock(k berth.VariableKey, id berth.LockID) bool { return t.locks.Renew(k, id) }
 
 // Quasi implements api.Leader.
 func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
@@ -67,6 +73,7 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	// term.
 	t.planner = planner.New(c.Number, c.Log, t.broker)
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
+	t.locks = locks.New(c.Number, s.store, c.Log)
 	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
 	// Initial configuration, and recovery of what the previous leader left
 	// unfinished, come before anything is scheduled or answered.
@@ -123,6 +130,8 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 	all := []service{
 		{"broker", t.broker.Run},
 		{"heartbeat", t.heartbeat.Run},
+		{"locks", t.locks.Run},
+		controller("rotate", rotate.New(s.config.Keyring, s.config.Logger), rotate.Watched()...),
 		controller("collector", collector.NewTimer(s.config.Collect, seed())),
 		controller("drain", drain.New(seed()), drain.Watched()...),
 		controller("fence", fence.New(seed()), fence.Watched()...),
