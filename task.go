@@ -38,11 +38,31 @@ type Task struct {
 	Connectivity    *TaskConnectivity  `hcl:"connectivity" json:",omitempty"` // in a stream job
 }
 
-// TaskLifecycle decides when a task runs relative to the group's main tasks.
+// TaskLifecycle decides when a task runs relative to the group's main tasks,
+// those without it.
 type TaskLifecycle struct {
-	Hook    string
-	Sidecar bool
+	Hook    string // prestart, poststart or poststop
+	Sidecar bool   // runs for as long as the main tasks; otherwise to its end
 }
+
+// The hooks of lifecycle.
+const (
+	HookPrestart  = "prestart"  // before the main tasks
+	HookPoststart = "poststart" // once all of them run
+	HookPoststop  = "poststop"  // once all of them have ended
+)
+
+// Hook returns the hook of the task's lifecycle, "" for a main task.
+func (t *Task) Hook() string {
+	if t.Lifecycle == nil {
+		return ""
+	}
+	return t.Lifecycle.Hook
+}
+
+// Sidecar reports whether the task runs beside the main tasks for as long as
+// they do.
+func (t *Task) Sidecar() bool { return t.Lifecycle != nil && t.Lifecycle.Sidecar }
 
 // LogConfig bounds what is kept of a task's output.
 type LogConfig struct {

@@ -52,6 +52,7 @@ const (
 	EventRestartSignaled = "Restart Signaled"
 	EventSiblingFailed   = "Sibling Task Failed"
 	EventLeaderDead      = "Leader Task Dead"
+	EventMainDead        = "Main Tasks Dead"
 	EventReconnected     = "Reconnected"
 	EventWaiting         = "Waiting"
 	EventMaxRunDuration  = "Max Run Duration Exceeded"

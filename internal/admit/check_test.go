@@ -188,6 +188,15 @@ func TestValidate(t *testing.T) {
 		{"task meta", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Meta = map[string]string{"": ""} }, `job.group[g].task[t].meta: "" is not a usable key, or its value is not valid UTF-8`},
 		{"kill timeout", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillTimeout = -1 }, `job.group[g].task[t].kill_timeout: must be 0s to 876000h0m0s, got -1ns`},
 		{"shutdown delay", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.ShutdownDelay = -1 }, `job.group[g].task[t].shutdown_delay: must be 0s to 876000h0m0s, got -1ns`},
+		{"hook", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Lifecycle = &berth.TaskLifecycle{Hook: "prestop"}
+		}, `job.group[g].task[t].lifecycle.hook: unknown hook "prestop": want prestart, poststart or poststop`},
+		{"hooks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Lifecycle = &berth.TaskLifecycle{Hook: "poststart", Sidecar: true}
+		}, ""},
+		{"sidecar after the end", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Lifecycle = &berth.TaskLifecycle{Hook: "poststop", Sidecar: true}
+		}, `job.group[g].task[t].lifecycle.sidecar: must be false with the hook poststop: the main tasks, beside which it would run, have ended then`},
 		{"kill signal", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: unknown signal "SIGNOPE": want ` + orList(signals)},
 		{"log files", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: must be 1 to 10000, got 0`},
 		{"log size", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: must be 1 to 1073741824, got 0`},
@@ -428,7 +437,7 @@ var supported = strings.Fields(`
 	job.group.task.name job.group.task.driver job.group.task.user job.group.task.config
 	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
 	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
-	job.group.task.env job.group.task.meta job.group.task.leader
+	job.group.task.env job.group.task.meta job.group.task.leader job.group.task.lifecycle.hook job.group.task.lifecycle.sidecar
 	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
 	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices

@@ -32,6 +32,9 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 		logs.Disabled, logs.Enabled = !*e, nil
 		t.LogConfig = &logs
 	}
+	if t.Lifecycle != nil && *t.Lifecycle == (berth.TaskLifecycle{}) {
+		t.Lifecycle = nil // as clients send it that mean none
+	}
 	if t.Resources.Cores > 0 && !writes(tree, "Resources", "CPU") {
 		r := *t.Resources
 		r.CPU = 0 // cores replace the default shares
@@ -60,6 +63,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	if t.RestartPolicy != g.RestartPolicy {
 		c.restartValues(at+".restart", t.RestartPolicy)
 	}
+	c.lifecycle(at+".lifecycle", t.Lifecycle)
 	c.duration(at+".kill_timeout", t.KillTimeout, 0)
 	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
@@ -67,6 +71,21 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	}
 	c.taskScaling(at+".scaling", t)
 	c.unsupportedTask(at, t)
+}
+
+// hooks are the hooks of a lifecycle.
+var hooks = []string{berth.HookPrestart, berth.HookPoststart, berth.HookPoststop}
+
+// lifecycle checks when a task runs relative to the main tasks. Of what has
+// ended nothing can run beside.
+func (c *checker) lifecycle(at string, l *berth.TaskLifecycle) {
+	switch {
+	case l == nil:
+	case !slices.Contains(hooks, l.Hook):
+		c.addf(at+".hook", "unknown hook %q: want %s", berth.Clip(l.Hook, 64), orList(hooks))
+	case l.Sidecar && l.Hook == berth.HookPoststop:
+		c.addf(at+".sidecar", "must be false with the hook poststop: the main tasks, beside which it would run, have ended then")
+	}
 }
 
 // signals are the signals that a task can be stopped with.

@@ -52,7 +52,6 @@ var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
 }
 
 var unsupportedInTask = []unsupported[*berth.Task]{
-	{"lifecycle", func(t *berth.Task) bool { return t.Lifecycle != nil }, ""},
 	{"artifact", func(t *berth.Task) bool { return len(t.Artifacts) > 0 }, ""},
 	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
 	{"consul", func(t *berth.Task) bool { return t.Consul != nil }, ""},

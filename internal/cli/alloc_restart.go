@@ -19,7 +19,7 @@ func allocRestartCommand() *command {
 		setup: func(f *flags) action {
 			r := allocRestart{
 				task:    f.String("task", "Restart only this `task`."),
-				all:     f.Bool("all-tasks", "Restart all tasks. Fails if one of them has ended."),
+				all:     f.Bool("all-tasks", "Restart all tasks in the order of their lifecycles, also those that have ended. Poststop tasks are not run."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return r.run
@@ -52,6 +52,9 @@ func (r allocRestart) run(ctx context.Context, c *call) error {
 		return err
 	}
 	what := "all running tasks"
+	if *r.all {
+		what = "all tasks"
+	}
 	if task != "" {
 		what = fmt.Sprintf("task %q", clean(task))
 	}

@@ -172,18 +172,47 @@ func (s allocStatus) replacing(c *call, a *op.Alloc, eligible time.Time) (kv []s
 	return append(kv, "Reschedule Attempts", attempts)
 }
 
-// tasksOf are the tasks of the allocation's group in job order, or else those
-// that its agent reported.
+// tasksOf are the tasks of the allocation's group in the order in which they
+// start, and as in the job where they start together; or else those that its
+// agent reported.
 func tasksOf(a *op.Alloc) (names []string) {
 	if a.Job != nil {
 		if g := a.Job.Group(a.TaskGroup); g != nil {
-			for _, t := range g.Tasks {
+			tasks := slices.Clone(g.Tasks)
+			slices.SortStableFunc(tasks, func(x, y *berth.Task) int {
+				return cmp.Compare(slices.Index(startOrder, x.Hook()), slices.Index(startOrder, y.Hook()))
+			})
+			for _, t := range tasks {
 				names = append(names, t.Name)
 			}
 			return names
 		}
 	}
 	return slices.Sorted(maps.Keys(a.TaskStates))
+}
+
+// startOrder are the hooks of lifecycle in the order of their tasks' starts; ""
+// is a main task.
+var startOrder = []string{berth.HookPrestart, "", berth.HookPoststart, berth.HookPoststop}
+
+// lifecycleOf returns the words for a task's lifecycle: " (prestart sidecar)";
+// "" for a main task.
+func lifecycleOf(a *op.Alloc, name string) string {
+	if a.Job == nil {
+		return ""
+	}
+	g := a.Job.Group(a.TaskGroup)
+	if g == nil {
+		return ""
+	}
+	switch t := g.Task(name); {
+	case t == nil || t.Lifecycle == nil:
+		return ""
+	case t.Sidecar():
+		return " (" + t.Hook() + " sidecar)"
+	default:
+		return " (" + t.Hook() + ")"
+	}
 }
 
 // stateOf returns the state of a task, never nil: a task that its agent has not
@@ -245,7 +274,7 @@ func hostPort(host string, port int) string { return net.JoinHostPort(host, strc
 // task adds the section of one task: resources, times and events, newest first.
 func (s allocStatus) task(p *page, a *op.Alloc, name string) {
 	st := stateOf(a, name)
-	p.heading(fmt.Sprintf("Task %q is %q", name, st.State))
+	p.heading(fmt.Sprintf("Task %q%s is %q", name, clean(lifecycleOf(a, name)), st.State))
 	// Resources are what was reserved at placement, not what the task uses.
 	if r := a.AllocatedResources; r != nil && r.Tasks[name] != nil {
 		t := r.Tasks[name]

@@ -28,7 +28,7 @@ func jobRestartCommand() *command {
 			they are. The command also stops if the job changes meanwhile.`,
 		setup: func(f *flags) action {
 			r := jobRestart{
-				all:        f.Bool("all-tasks", "Restart all tasks. Fails if one of them has ended."),
+				all:        f.Bool("all-tasks", "Restart all tasks in the order of their lifecycles, also those that have ended. Poststop tasks are not run."),
 				yes:        f.Bool("yes", "Do not ask for confirmation; continue after errors and between batches."),
 				size:       f.FlagSet.String("batch-size", "1", "The `size` of a batch: a number of allocations, or a percentage such as 25%."),
 				wait:       f.FlagSet.String("batch-wait", "0s", "The `duration` to wait between batches, or \"ask\"."),

@@ -12,11 +12,14 @@ import (
 // restartReason is what the history of a task says of a restart by hand.
 const restartReason = "User requested task to restart"
 
-// Restart starts a task again, "" being all that run. all asks for those too
-// that have ended, which cannot be: then nothing is restarted. It returns when
-// the order is given, not when the tasks run again.
+// Restart starts a task again, "" being all that run. With all, those that have
+// ended are started too, in the order of their lifecycles. It returns when the
+// order is given, not when the tasks run again.
 func (r *Runner) Restart(name string, all bool) error {
-	tasks, err := r.running(name, all)
+	if all {
+		return r.restartAll()
+	}
+	tasks, err := r.running(name)
 	if err != nil {
 		return err
 	}
@@ -32,7 +35,7 @@ func (r *Runner) Signal(name, signal string) error {
 	if unix.SignalNum(signal) == 0 {
 		return berth.Errorf(berth.Invalid, "Signal: %.64q is not a signal of this machine; SIGHUP would be", signal)
 	}
-	tasks, err := r.running(name, false)
+	tasks, err := r.running(name)
 	if err != nil {
 		return err
 	}
@@ -43,8 +46,8 @@ func (r *Runner) Signal(name, signal string) error {
 }
 
 // running returns the task of that name, which must run or be about to, or all
-// that do. With all, none may have ended.
-func (r *Runner) running(name string, all bool) (out []*task.Runner, err error) {
+// that do.
+func (r *Runner) running(name string) (out []*task.Runner, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := false
@@ -56,7 +59,7 @@ func (r *Runner) running(name string, all bool) (out []*task.Runner, err error) 
 		switch s := t.State(); {
 		case s.Phase == task.Running || s.Phase == task.Waiting:
 			out = append(out, t)
-		case name != "" || all && s.Phase == task.Dead:
+		case name != "":
 			return nil, berth.Errorf(berth.Invalid, "Task not running: task %q of allocation %s is %s", r.names[i], r.id, s.Task.State)
 		}
 	}

@@ -136,6 +136,7 @@ func (r *Runner) admit() {
 	r.waits = !ok && len(rest) > 0
 	if ok && r.stream.known() {
 		close(r.ready) // only Run's goroutine does
+		r.askAgain()
 		return
 	}
 	if !r.waits {

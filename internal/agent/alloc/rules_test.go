@@ -73,7 +73,7 @@ func TestOrders(t *testing.T) {
 		{"unless it shall hurry", "a=running b=running", "", now, "a", "a:! b:!"},
 		{"and hurry holds for followers", "a=running b=dead", "b", now, "", "a:Leader Task Dead!"},
 	} {
-		var members []member
+		var ms members
 		all := states(c.tasks)
 		for _, n := range slices.Sorted(maps.Keys(all)) {
 			m := member{name: n, leader: n == c.leader, state: task.State{Task: *all[n], Phase: task.Running}}
@@ -83,9 +83,9 @@ func TestOrders(t *testing.T) {
 			if strings.Contains(c.ordered, n) {
 				m.state.Kill = &task.Kill{}
 			}
-			members = append(members, m)
+			ms.all = append(ms.all, m)
 		}
-		got := orders(members, c.stop)
+		got := orders(ms, c.stop)
 		var out []string
 		for _, n := range slices.Sorted(maps.Keys(got)) {
 			s := n + ":" + got[n].Event

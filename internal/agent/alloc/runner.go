@@ -67,16 +67,20 @@ type Runner struct {
 	refused map[string]bool // IDs of services that were found wanting; Run's alone
 	health  *health         // nil if nobody wants to know it, or before Run
 	stream  *connections    // nil unless it is of a stream job, or before Run
+	round   uint64          // of the newest restart of the whole allocation that was asked for
+	final   bool            // no task is started any more
+	changed chan struct{}   // closed and replaced when a task may be allowed to start
 
 	ready   chan struct{} // closed when tasks may be started
 	wake    chan struct{} // has one element when Run is to look again
 	updated chan struct{} // has one element when the allocation is newer than keepLease knows
+	over    chan struct{} // closed when final is
 	done    chan struct{} // closed when Run has returned
 }
 
 // New returns a Runner. The allocation must be whole; see [Check].
 func New(c Config, a *op.Alloc) *Runner {
-	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), updated: make(chan struct{}, 1), done: make(chan struct{})}
+	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), updated: make(chan struct{}, 1), changed: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{})}
 	r.Update(a)
 	return r
 }
@@ -298,10 +302,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		if !rewire.IsZero() {
 			again = sooner(again, rewire)
 		}
-		n := r.News()
-		r.c.Report(n)
-		if n.ClientStatus.Ended() { // as reported: it may end just now
-			ended = true
+		ended = r.conclude()
+		if n := r.News(); ended || !n.ClientStatus.Ended() { // else it ends just now, or is about to be started again
+			r.c.Report(n)
+		}
+		if ended {
 			wg.Wait()
 			sup.StopIfIdle(ctx) // a task that was stopped as it started has left it idle
 			return nil
@@ -353,9 +358,9 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
-			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, Ready: r.ready, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
-			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.nudge, Chance: r.c.Chance,
-			Log: r.c.Log.With("alloc", r.id),
+			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance,
+			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
 	}
 }
@@ -371,16 +376,15 @@ func (r *Runner) act() (again time.Time) {
 	if stop != nil && now.Before(r.stopAt) {
 		stop, again = nil, sooner(again, r.stopAt)
 	}
-	g := r.alloc.Job.Group(r.alloc.TaskGroup)
-	var members []member
-	for i, t := range r.tasks {
-		members = append(members, member{r.names[i], g.Task(r.names[i]).Leader, t.State()})
-	}
-	kills := orders(members, stop)
+	ms := r.members()
+	kills := orders(ms, stop)
 	for i, t := range r.tasks {
 		if k, ok := kills[r.names[i]]; ok {
 			t.Kill(k)
+		} else if ms.all[i].behind(ms.round()) {
+			t.Join(ms.round(), restartReason)
 		}
 	}
+	r.tellWaits(ms)
 	return again
 }

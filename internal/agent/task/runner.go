@@ -28,7 +28,12 @@ type Config struct {
 	Restored  []byte          // what Save was last given, nil for a new task
 	Adopt     bool            // of a new task: something of it may run already
 	Contacted <-chan struct{} // closed when servers were contacted; before, a restored task is not started
-	Ready     <-chan struct{} // closed when the task may be started; nil is at once
+	// May reports whether the task may be started now; if not, the channel is
+	// closed when to ask again. nil is at once.
+	May func() (ok bool, changed <-chan struct{})
+	// Over is closed when a task that is dead will not be started again; nil is
+	// as soon as it is dead.
+	Over <-chan struct{}
 
 	// RunUntil returns until when the task may run without contact to servers;
 	// the zero time, as well as a nil function, is without limit.
@@ -99,6 +104,10 @@ func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
 // Restart orders the task to start again.
 func (r *Runner) Restart(reason string) { r.post(Again{Reason: reason}) }
 
+// Join has the task take part in a restart of the whole allocation, also if it
+// has ended. A task takes part in each round once.
+func (r *Runner) Join(round uint64, reason string) { r.post(Again{Reason: reason, Round: round}) }
+
 // Fail stops a task that runs and does not work, and has it started again as
 // after a failure of its own.
 func (r *Runner) Fail(reason string) { r.post(Again{Reason: reason, Failed: true}) }
@@ -156,12 +165,12 @@ func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
 	r.mu.Unlock()
 	t := a.Job.Group(a.TaskGroup).Task(r.c.Name)
 	return a, t, &Spec{
-		JobType: a.Job.Type, Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay,
+		JobType: a.Job.Type, Once: t.Lifecycle != nil && !t.Sidecar(), Sidecar: t.Sidecar(), Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay,
 	}
 }
 
-// Run runs the task until it is dead, and then returns nil; or until ctx ends,
-// and leaves the task as it is for the next Run of it.
+// Run runs the task until it is dead and [Config].Over, and then returns nil; or
+// until ctx ends, and leaves the task as it is for the next Run of it.
 func (r *Runner) Run(ctx context.Context) error {
 	l := &loop{Runner: r}
 	defer l.end()
@@ -171,11 +180,21 @@ func (r *Runner) Run(ctx context.Context) error {
 		for _, e := range r.take() {
 			l.step(e)
 		}
-		if r.State().Phase == Dead && l.saved {
-			l.wait.Wait() // for the release
-			return nil
+		over := closed
+		if r.c.Over != nil {
+			over = r.c.Over
+		}
+		if r.State().Phase != Dead || !l.saved {
+			over = nil
 		}
 		select {
+		case <-over:
+			l.wait.Wait() // for the release
+			return nil
+		default:
+		}
+		select {
+		case <-over:
 		case <-r.wake:
 		case <-l.alarm():
 			r.post(Alarm{})
@@ -186,6 +205,13 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// closed is a channel that is.
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // loop is one Run.
 type loop struct {
@@ -356,9 +382,13 @@ func (l *loop) prepare(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	if l.c.Ready != nil {
+	for l.c.May != nil && ctx.Err() == nil {
+		ok, changed := l.c.May()
+		if ok {
+			break
+		}
 		select {
-		case <-l.c.Ready:
+		case <-changed:
 		case <-ctx.Done():
 		}
 	}
@@ -407,98 +437,4 @@ func (l *loop) hold(h driver.Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handle = h
-}
-
-// look asks the driver for the newest launch.
-func (l *loop) look(ctx context.Context) {
-	if l.c.Driver == nil {
-		l.post(NotFound{})
-		return
-	}
-	h, err := l.recover(ctx)
-	if err == nil {
-		l.hold(h)
-		l.post(Found{h.Launch(), h.State()})
-		return
-	}
-	l.gone(ctx, err, l.look)
-}
-
-// recover tells the driver what it needs of the task.
-func (l *loop) recover(ctx context.Context) (driver.Handle, error) {
-	at := l.attempt()
-	for _, h := range hooks { // those that only work out values; errors show when it is started again
-		switch h.name {
-		case "environment", "user", "config", "logs":
-			_ = h.run(ctx, at)
-		}
-	}
-	s := l.State()
-	at.out.Launch = s.Launch // one that is not found by its number is not started any more
-	return l.c.Driver.Recover(ctx, at.out, s.Handle)
-}
-
-// gone tells of a launch that cannot be found, or tries again.
-func (l *loop) gone(ctx context.Context, err error, again func(context.Context)) {
-	switch {
-	case driver.Detaching(ctx):
-	case errors.Is(err, driver.ErrReboot):
-		l.post(Lost{Why: err.Error(), Reboot: true})
-	case errors.Is(err, driver.ErrLost):
-		l.post(Lost{Why: err.Error()})
-	case errors.Is(err, driver.ErrUnknown):
-		l.post(NotFound{})
-	default:
-		l.c.Log.Warn("what became of a task cannot be found out; trying again", "task", l.c.Name, "error", err)
-		select {
-		case <-time.After(time.Second):
-			again(ctx)
-		case <-ctx.Done():
-		}
-	}
-}
-
-// await waits for the end of the launch and posts Exited, or what gone makes of
-// the error.
-func (l *loop) await(ctx context.Context, h driver.Handle) {
-	x, err := h.Wait(ctx)
-	if err == nil {
-		l.post(Exited{*x})
-		return
-	}
-	l.gone(ctx, err, func(ctx context.Context) { l.await(ctx, h) })
-}
-
-// stop asks until the driver has understood.
-func (l *loop) stop(ctx context.Context, h driver.Handle, a DoStop) {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := h.Stop(ctx, a.Signal, a.Timeout)
-		if err == nil || ctx.Err() != nil || l.State().Phase != Stopping {
-			return
-		}
-		l.c.Log.Warn("a task cannot be stopped; trying again", "task", l.c.Name, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// release may fail: then the supervisor stays a little longer, and the next
-// start or agent releases it.
-func (l *loop) release(ctx context.Context, h driver.Handle, launch uint64) {
-	if h == nil && l.c.Driver != nil {
-		found, err := l.recover(ctx)
-		if err != nil || found.Launch() != launch {
-			return
-		}
-		h = found
-	}
-	if h == nil || h.Launch() != launch {
-		return
-	}
-	if err := h.Release(ctx); err != nil {
-		l.c.Log.Debug("an exit cannot be released", "task", l.c.Name, "error", err)
-	}
 }

@@ -50,6 +50,8 @@ type State struct {
 	Again  bool      `json:",omitempty"` // it is stopped in order to be started again
 	Unfit  bool      `json:",omitempty"` // it is stopped because it does not work, which counts as its failure
 	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
+	Round  uint64    `json:",omitempty"` // of the newest restart of the whole allocation that it took part in
+	Up     bool      `json:",omitempty"` // it ran in this round
 }
 
 // Kill is an order to end a task.
@@ -65,10 +67,22 @@ const CutOffReason = "no server was reached for as long as stop_on_client_after 
 // Spec is what a task's job says that matters here.
 type Spec struct {
 	JobType       string
+	Once          bool // it runs to its end, whatever the job's type
+	Sidecar       bool // it is started again when it ends, whatever the job's type
 	Restart       berth.RestartPolicy
 	KillSignal    string        // "" is SIGINT
 	KillTimeout   time.Duration // from the signal to the kill
 	ShutdownDelay time.Duration // from the order to the signal
+}
+
+// ends reports whether the task may end: of a stream job, servers decide
+// whether it is launched again.
+func (s *Spec) ends() bool {
+	switch {
+	case s.Once, s.Sidecar:
+		return s.Once
+	}
+	return s.JobType == berth.TypeBatch || s.JobType == berth.TypeSysbatch || s.JobType == berth.TypeStream
 }
 
 // Step is what an event makes of a task. chance, from 0 up to 1, spreads
@@ -152,7 +166,7 @@ func (s *step) begin(e Begin) {
 // again those that say why count. Again after a restart of the agent, it is
 // not told either.
 func (s *step) prepare(tell bool) {
-	s.Phase, s.Until = Preparing, time.Time{}
+	s.Phase, s.Until, s.State.Again = Preparing, time.Time{}, false
 	if tell && s.Launch == 0 {
 		s.note(berth.NewTaskEvent(berth.EventTaskSetup, s.now))
 	}
@@ -166,6 +180,8 @@ func (s *step) prepared() {
 	case s.Phase != Preparing:
 	case s.Kill != nil:
 		s.killed()
+	case s.State.Again: // others may have to start first now
+		s.prepare(true)
 	default:
 		s.Phase = Starting
 		s.Launch++
@@ -181,8 +197,14 @@ func (s *step) started(handle []byte, at time.Time) {
 	s.Task.State, s.Task.StartedAt, s.Task.FinishedAt = berth.TaskRunning, at, time.Time{}
 	s.note(berth.NewTaskEvent(berth.EventStarted, s.now))
 	s.do(DoWait{})
-	if s.Kill != nil {
+	switch {
+	case s.Kill != nil:
 		s.stop(s.Kill.NoDelay)
+	case s.State.Again:
+		s.Phase = Stopping
+		s.askToEnd()
+	default:
+		s.Up = true
 	}
 }
 
@@ -295,9 +317,6 @@ func (s *step) exited(x *driver.Exit) {
 	}
 	s.note(terminatedEvent(s.now, x))
 	s.do(DoRelease{s.Launch})
-	// Tasks of these may end: of a stream job, servers decide whether it is
-	// launched again.
-	ends := s.spec.JobType == berth.TypeBatch || s.spec.JobType == berth.TypeSysbatch || s.spec.JobType == berth.TypeStream
 	switch {
 	case s.Kill != nil:
 		s.killed()
@@ -306,7 +325,7 @@ func (s *step) exited(x *driver.Exit) {
 	case s.Unfit:
 		s.Unfit = false
 		s.restart()
-	case x.Success() && ends:
+	case x.Success() && s.spec.ends():
 		s.dead(false)
 	default:
 		s.restart()
@@ -315,8 +334,12 @@ func (s *step) exited(x *driver.Exit) {
 
 // failed is a start that did not come to be.
 func (s *step) failed(typ, why string, recoverable bool) {
-	if s.Kill != nil {
+	switch {
+	case s.Kill != nil:
 		s.killed()
+		return
+	case s.State.Again: // its start was cancelled for that
+		s.prepare(true)
 		return
 	}
 	s.note(failureEvent(typ, s.now, why))
@@ -414,47 +437,6 @@ func (s *step) stop(noDelay bool) {
 // askToEnd has the driver send the kill signal, and kill the task after its
 // kill timeout. It can be repeated.
 func (s *step) askToEnd() { s.do(DoStop{SignalNumber(s.spec.KillSignal), s.spec.KillTimeout}) }
-
-// again stops a task that runs so that it is started again, or cuts short the
-// wait of one that is about to. An order to end comes first.
-func (s *step) again(e Again) {
-	if s.Kill != nil {
-		return
-	}
-	switch s.Phase {
-	case Running:
-		s.State.Again, s.Unfit = !e.Failed, e.Failed
-		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
-		s.Phase = Stopping
-		s.askToEnd()
-	case Waiting:
-		if e.Failed {
-			return // it is about to
-		}
-		s.note(becauseEvent(berth.EventRestartSignaled, s.now, e.Reason))
-		s.prepare(true)
-	}
-}
-
-// tell adds an event, unless it is the last one already: an agent that was
-// restarted tells the same again.
-func (s *step) tell(e Note) {
-	if s.Launch > 0 || s.Phase == Dead || s.Kill != nil {
-		return
-	}
-	if n := len(s.Task.Events); n == 0 || s.Task.Events[n-1].Type != e.Type {
-		s.note(event(e.Type, s.now, e.Message))
-	}
-}
-
-// signal sends the signal to a task that runs. In other phases nothing is there
-// to receive it.
-func (s *step) signal(e Signal) {
-	if s.Phase == Running {
-		s.note(signalingEvent(s.now, e.Name, e.Reason))
-		s.do(DoSignal{SignalNumber(e.Name)})
-	}
-}
 
 // killed ends a task that was ordered to.
 func (s *step) killed() {

@@ -58,6 +58,7 @@ type (
 	Again struct {
 		Reason string
 		Failed bool
+		Round  uint64 // of a restart of the whole allocation, which ended tasks take part in; 0 is none
 	}
 	// Note adds to its history, before it is started for the first time.
 	Note struct{ Type, Message string }
