@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -45,8 +46,8 @@ func inMemory(t *testing.T, s *Server) func() *Session {
 // Calls that wait for something new are not in progress: however many agents
 // wait for their allocations, another one is served.
 func TestWaitingCallsCostNoSlot(t *testing.T) {
-	const waiting, perSession = 20_000, 250
-	s := New(Config{Log: quiet(t).Log, MaxCalls: 16384})
+	const most, waiting, perSession = 256, 1000, 250
+	s := New(Config{Log: quiet(t).Log, MaxCalls: most, FrameTime: eventually.Limit})
 	news := make(chan struct{})
 	var idle atomic.Int64
 	s.Handle("Node.GetClientAllocs", func(ctx context.Context, c *Call) (any, error) {
@@ -73,7 +74,7 @@ func TestWaitingCallsCostNoSlot(t *testing.T) {
 		sess := connect()
 		for range perSession {
 			g.Go(func() {
-				if err := sess.Call(t.Context(), "Node.GetClientAllocs", &op.Query{MinQueryIndex: 1, MaxQueryTime: time.Minute}, nil); err != nil {
+				if err := sess.Call(t.Context(), "Node.GetClientAllocs", &op.Query{MinQueryIndex: 1, MaxQueryTime: time.Hour}, nil); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					failed[err.Error()]++

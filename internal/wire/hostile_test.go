@@ -396,7 +396,7 @@ func untilReset(t *testing.T, conn net.Conn) {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(eventually.Limit); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(eventually.Limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not happen")
 		}
