@@ -14,6 +14,7 @@ import (
 
 	"berth"
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/internal/streams"
@@ -73,7 +74,7 @@ func (f *flows) good(method, path, body string, into any) {
 		f.t.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
 	}
 	if into != nil {
-		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+		if err := eventually.Decode(w.Body.Bytes(), into); err != nil {
 			f.t.Fatal(err)
 		}
 	}

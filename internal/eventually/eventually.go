@@ -3,6 +3,8 @@
 package eventually
 
 import (
+	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -20,4 +22,14 @@ func True(t testing.TB, what string, cond func() bool) {
 			t.Fatalf("after %v still waiting until %s", Limit, what)
 		}
 	}
+}
+
+// Decode decodes JSON into the variable that into points to, which it clears
+// first. A variable that an earlier poll filled would keep what the new text
+// leaves out: a field with omitempty, a key of a map, a part of a list's row.
+func Decode(text []byte, into any) error {
+	if v := reflect.ValueOf(into); v.Kind() == reflect.Pointer && !v.IsNil() {
+		v.Elem().SetZero()
+	}
+	return json.Unmarshal(text, into)
 }

@@ -16,6 +16,7 @@ import (
 
 	"berth"
 	"berth/internal/eventually"
+	"berth/internal/freeport"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -57,8 +58,16 @@ func conf(name string) Config {
 	}
 }
 
+// start starts a server, at a port that stays its own when it stops and starts
+// again.
 func start(t *testing.T, c Config) *server {
 	t.Helper()
+	if c.Port == 0 {
+		var err error
+		if c.Port, err = freeport.Take(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -471,14 +480,13 @@ func TestRetry(t *testing.T) {
 	late.Port = int(b.Self().Port)
 	b.stop()
 	joined := make(chan error, 1)
-	go func() {
-		// Its own address is in the list as well, as in a list for all servers.
-		joined <- a.Retry(t.Context(), Join{Addrs: []string{a.addr(), b.addr()}, Interval: 20 * time.Millisecond})
-	}()
+	// Its own address is in the list as well, as in a list for all servers.
+	list := []string{a.addr(), b.addr()}
+	go func() { joined <- a.Retry(t.Context(), Join{Addrs: list, Interval: 20 * time.Millisecond}) }()
 	var tries logs
-	tried := start(t, conf("tried"))
-	tried.log = tries.logger()
-	err := tried.Retry(t.Context(), Join{Addrs: []string{b.addr()}, Interval: time.Millisecond, Max: 3})
+	other := conf("tried")
+	other.Logger = tries.logger()
+	err := start(t, other).Retry(t.Context(), Join{Addrs: list[1:], Interval: time.Millisecond, Max: 3})
 	if err == nil || !strings.Contains(err.Error(), "in 3 attempts") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("three attempts: %v", err)
 	}

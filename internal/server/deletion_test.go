@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +37,7 @@ func (r *running) call(method, path string, into any) (code int, header http.Hea
 		r.t.Fatal(err)
 	}
 	if resp.StatusCode == http.StatusOK && into != nil {
-		if err := json.Unmarshal(body, into); err != nil {
+		if err := eventually.Decode(body, into); err != nil {
 			r.t.Fatalf("%s: %v: %s", path, err, body)
 		}
 	}

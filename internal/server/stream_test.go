@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/internal/streams"
 	"berth/op"
 
@@ -27,7 +28,7 @@ func (r *running) sends(method, path string, body any, into any) (code int, text
 	}
 	code, _, text = r.send(method, path, bytes.NewReader(b))
 	if code == http.StatusOK && into != nil {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
+		if err := eventually.Decode([]byte(text), into); err != nil {
 			r.t.Fatalf("%s: %v: %s", path, err, text)
 		}
 	}

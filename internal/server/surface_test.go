@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 
 	"github.com/google/go-cmp/cmp"
@@ -501,7 +501,7 @@ func TestTheAgent(t *testing.T) {
 	r.until("the job's allocations are queued", func() bool {
 		text, err := r.api.Operator().Metrics(nil)
 		if err == nil {
-			err = json.Unmarshal(text, &sum)
+			err = eventually.Decode(text, &sum)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"berth/internal/eventually"
 	"berth/test/bed"
 )
 
@@ -178,7 +178,7 @@ func (s *stage) get(path string, out any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal([]byte(body), out)
+	return eventually.Decode([]byte(body), out)
 }
 
 // fetch returns the body that url answers with. A status other than 200 is an

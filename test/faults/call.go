@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -85,7 +86,7 @@ func (c *caller) ask(ctx context.Context, method, url string, in, out any) (a an
 	case out == nil:
 		return a, nil
 	}
-	return a, json.Unmarshal(a.body, out)
+	return a, eventually.Decode(a.body, out)
 }
 
 // get reads from one server.

@@ -6,7 +6,6 @@ package real
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -237,7 +236,7 @@ func (a *agent) try(method, path, body string, into any) (http.Header, error) {
 	case into == nil:
 		return answer.Header, nil
 	}
-	return answer.Header, json.Unmarshal([]byte(answer.Text), into)
+	return answer.Header, eventually.Decode([]byte(answer.Text), into)
 }
 
 // get reads from the agent's HTTP API.

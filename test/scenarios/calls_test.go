@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/eventually"
 	"berth/test/bed"
 )
 
@@ -58,7 +59,7 @@ func (c *cluster) must(method, path, body string) string {
 // get reads what must be there.
 func (c *cluster) get(path string, into any) {
 	c.Helper()
-	if err := json.Unmarshal([]byte(c.must(http.MethodGet, path, "")), into); err != nil {
+	if err := eventually.Decode([]byte(c.must(http.MethodGet, path, "")), into); err != nil {
 		c.Fatalf("GET %s: %v", path, err)
 	}
 }

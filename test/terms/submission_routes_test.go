@@ -3,7 +3,6 @@
 package terms
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/internal/failpoint"
 	"berth/internal/state"
 	"berth/op"
@@ -41,7 +41,7 @@ var alertsKey = berth.JobKey{Namespace: berth.DefaultNamespace, ID: "alerts"}
 // read decodes what any server answers.
 func (s *streams) read(path string, into any) {
 	s.t.Helper()
-	if err := json.Unmarshal([]byte(s.must(http.MethodGet, path, "")), into); err != nil {
+	if err := eventually.Decode([]byte(s.must(http.MethodGet, path, "")), into); err != nil {
 		s.t.Fatal(err)
 	}
 }
