@@ -115,7 +115,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 		v.NodeName = n.Name
 	}
 	v.AllocatedResources = allocated(a, n)
-	v.Metrics = metrics(s, a)
+	v.Metrics = s.Metrics(a)
 	v.RescheduleTracker = tracker(s, a)
 	// These are what the job asks for; what the allocation got stands in
 	// AllocatedResources.
@@ -125,23 +125,6 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	}
 	v.Resources = totalResources(a, v.AllocatedResources)
 	return v
-}
-
-// metrics is why the allocation is where it is. Its own score is in its row;
-// what was looked at is kept once for its evaluation.
-func metrics(s *state.Snapshot, a *berth.Alloc) *berth.AllocMetric {
-	m := berth.AllocMetric{}
-	if x := s.Explanation(a.EvalID); x != nil && x.Groups[a.Group.Name] != nil {
-		m = *x.Groups[a.Group.Name]
-	}
-	for _, sc := range m.ScoreMetaData {
-		if sc.NodeID == a.NodeID {
-			return &m
-		}
-	}
-	own := berth.NodeScore{NodeID: a.NodeID, Scores: map[string]float64{}, NormScore: float64(a.Score)}
-	m.ScoreMetaData = append([]berth.NodeScore{own}, m.ScoreMetaData...)
-	return &m
 }
 
 // tracker returns the reschedule events that led to an allocation, nil if there

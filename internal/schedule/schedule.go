@@ -211,8 +211,8 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 		group := d.job.TaskGroups[missing[0].Group].Name
 		out := d.placeAlike(p, missing[:n])
 		d.plan.Place = append(d.plan.Place, out.Placed...)
-		if len(out.Placed) > 0 && out.Failed == 0 && failed[group] == nil {
-			d.plan.Explain[group] = out.Why
+		if out.Chosen != nil && d.plan.Explain[group] == nil {
+			d.plan.Explain[group] = out.Chosen // also if later instances found no node
 		}
 		if out.Failed > 0 {
 			// Failures of a group are reported together, with a count.

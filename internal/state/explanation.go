@@ -16,6 +16,9 @@ func (t *explanationTable) find(id berth.EvalID) (slot uint32, x *Explanation) {
 	return find(&t.rows, &t.byEval, hi, func(x *Explanation) bool { return x.Eval == id })
 }
 
+// LastExplained returns the index of the last change of any explanation.
+func (s *Snapshot) LastExplained() uint64 { return s.explanations.changed }
+
 // putExplanation adds to the explanation of an evaluation.
 func (tx *Tx) putExplanation(x *Explanation) {
 	t := &tx.explanations

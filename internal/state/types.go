@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"time"
 
 	"berth"
@@ -145,6 +146,38 @@ type JobDeletion struct {
 type Explanation struct {
 	Eval   berth.EvalID
 	Groups map[string]*berth.AllocMetric // by name
+}
+
+// scoreStep is how much less exact the score in an allocation's row may be.
+const scoreStep = 0.001
+
+// Of returns what explains where an allocation of the evaluation is, nil if that
+// is not known. How many nodes were looked at holds for its whole group. Scores
+// are kept for the group's first instance only: for another one there is just
+// its own total.
+func (x *Explanation) Of(a *berth.Alloc) *berth.AllocMetric {
+	if x == nil || x.Groups[a.Group.Name] == nil {
+		return nil
+	}
+	m := *x.Groups[a.Group.Name]
+	if s := m.ScoreMetaData; len(s) == 0 || s[0].NodeID != a.NodeID || math.Abs(s[0].NormScore-float64(a.Score)) > scoreStep {
+		m.ScoreMetaData = []berth.NodeScore{ownScore(a)}
+	}
+	return &m
+}
+
+// ownScore returns the score that an allocation's row has of its node.
+func ownScore(a *berth.Alloc) berth.NodeScore {
+	return berth.NodeScore{NodeID: a.NodeID, Scores: map[string]float64{}, NormScore: float64(a.Score)}
+}
+
+// Metrics returns why an allocation is where it is. If that is no longer known,
+// its own score is left.
+func (s *Snapshot) Metrics(a *berth.Alloc) *berth.AllocMetric {
+	if m := s.Explanation(a.EvalID).Of(a); m != nil {
+		return m
+	}
+	return &berth.AllocMetric{ScoreMetaData: []berth.NodeScore{ownScore(a)}}
 }
 
 // Launch records the launches of a periodic job: which of its due times were

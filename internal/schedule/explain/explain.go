@@ -321,13 +321,13 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 		return r
 	}
 	r.Nodes = m.NodesEvaluated
-	best := true // the scores are those for the first instance placed by that decision
-	for i, s := range m.ScoreMetaData {
-		if s.NodeID == a.NodeID {
-			r.Scores, best = s.Scores, i == 0
-			continue
-		}
-		if r.RunnerUp.IsZero() {
+	// The other candidates are known for the first instance of that decision.
+	first := false
+	if own := snap.Explanation(a.EvalID).Of(a).ScoreMetaData[0]; len(own.Scores) > 0 {
+		r.Scores, first = own.Scores, true
+	}
+	for _, s := range m.ScoreMetaData {
+		if r.RunnerUp.IsZero() && s.NodeID != a.NodeID {
 			r.RunnerUp, r.RunnerUpName, r.RunnerUpScore = s.NodeID, nodeName(snap, s.NodeID), s.NormScore
 		}
 	}
@@ -335,7 +335,7 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	switch {
 	case r.RunnerUp.IsZero():
 		r.Text = fmt.Sprintf("the only one %s that met the constraints and had free capacity; score %.3f", of, r.Score)
-	case best && len(r.Scores) > 0:
+	case first:
 		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores), r.RunnerUpName, r.RunnerUpScore)
 	default:
 		r.Text = fmt.Sprintf("the best %s for a later instance of its group: score %.3f; for the first instance, %s scored %.3f", of, r.Score, r.RunnerUpName, r.RunnerUpScore)

@@ -64,14 +64,17 @@ func (p *plain) check(t *rapid.T, number int, instances []Instance, placed []ber
 		}
 		got := placed[i]
 		n := p.snap.Node(got.NodeID)
+		together := p.blocks(g) == 2 // see TestTwoBlocksMeetTheirTargetsTogether
 		want := fit.RequestOf(g)
 		if !some || !p.allowed(g, n) || !want.Fits(&p.usage[n.Number].Usage) {
 			t.Fatalf("%s[%d] cannot be on %s", g.Name, in.Index, n.Name)
 		}
-		if score := p.score(g, n, in.Avoid); math.Abs(score-float64(got.Score)) > 1e-6 {
+		if score := p.score(g, n, in.Avoid); !together && math.Abs(score-float64(got.Score)) > 1e-6 {
 			t.Fatalf("%s[%d] on %s scored %v, not %v", g.Name, in.Index, n.Name, got.Score, score)
 		}
-		if o := p.offer(g, n, in.Avoid); best.capped != o.capped || best.score-o.score > 1e-9 {
+		if o := p.offer(g, n, in.Avoid); together {
+			// Which is best depends on what is placed later.
+		} else if best.capped != o.capped || best.score-o.score > 1e-9 {
 			t.Fatalf("%s[%d] is on %s: %+v, better is %+v", g.Name, in.Index, n.Name, o, best)
 		} else if !p.close && best.score == o.score && tie != p.tie(n) {
 			t.Fatalf("%s[%d] is on %s, another of that score comes first", g.Name, in.Index, n.Name)
@@ -86,6 +89,16 @@ func (p *plain) check(t *rapid.T, number int, instances []Instance, placed []ber
 		p.there = append(p.there, spot{g.Name, n})
 		p.starts[n.ID]++
 	}
+}
+
+// blocks returns how many spread blocks have a say.
+func (p *plain) blocks(g *berth.TaskGroup) (n int) {
+	for _, x := range append(slices.Clone(p.job.Spreads), g.Spreads...) {
+		if x.Weight > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *plain) tie(n *berth.Node) uint64 {

@@ -64,6 +64,9 @@ func (r *round) place(instances []Instance) Outcome {
 	defer func() { r.rankBuffers.clear(); rankPool.Put(r.rankBuffers) }()
 	r.keep = r.candidatesNeeded(instances)
 	r.scoreNodes()
+	if r.spread != nil {
+		r.shareOut(len(instances))
+	}
 	return r.placeEach(instances)
 }
 
@@ -305,6 +308,10 @@ func (r *round) take(avoid berth.NodeID) (number uint32, p parts, ok bool) {
 			if penalized != nil || !r.liftCap() {
 				break
 			}
+			continue
+		}
+		if r.spread != nil && !r.spread.keepsTogether(s.combo) {
+			r.fixBuckets(s.combo)
 			continue
 		}
 		// What was feasible when it was scored may not be after a placement.

@@ -25,7 +25,8 @@ import (
 // most: -x / (1 + x). A node without the attribute, and a value that should get
 // nothing, score -1.
 //
-// The spread score is the weighted mean of the blocks.
+// The spread score is the weighted mean of the blocks. Two blocks are kept
+// together, see joint.
 type spreads struct {
 	blocks  []*block
 	unique  bool             // a value depends on the node, not only on its class
@@ -37,6 +38,7 @@ type spreads struct {
 	values  []int32          // of the current node
 	slab    []int32          // the memory of combos' values
 	spare   []*block         // for reuse
+	joint   *joint           // keeps two blocks together; nil with one or many
 }
 
 // block is one spread block.
@@ -62,6 +64,7 @@ type value struct {
 type combo struct {
 	values  []int32
 	score   float64
+	barred  bool               // two blocks would miss a target that they can meet, see joint
 	buckets [scorers + 1]int32 // by number of scorers: its bucket plus one, 0 if none yet
 }
 
@@ -109,7 +112,7 @@ func (s *spreads) reset(classes int, group *berth.TaskGroup) {
 	clear(s.byClass)
 	clear(s.byKey)
 	clear(s.steps)
-	s.blocks, s.combos, s.byKey, s.slab, s.unique = s.blocks[:0], s.combos[:0], s.byKey[:0], s.slab[:0], false
+	s.blocks, s.combos, s.byKey, s.slab, s.unique, s.joint = s.blocks[:0], s.combos[:0], s.byKey[:0], s.slab[:0], false, nil
 	s.count = float64(max(group.Count, 1))
 }
 
@@ -255,6 +258,10 @@ func (s *spreads) score(c int32) float64 { return s.combos[c].score }
 // rescore computes the score of a combination again. It is called after the use
 // of one of its values changed.
 func (s *spreads) rescore(c int32) {
+	if s.combos[c].barred {
+		s.combos[c].score = -1
+		return
+	}
 	sum := 0.0
 	for i, b := range s.blocks {
 		sum += b.weight * b.score(s.combos[c].values[i])
@@ -264,11 +271,20 @@ func (s *spreads) rescore(c int32) {
 
 // score returns the block's score of nodes with a value.
 func (b *block) score(i int32) float64 {
-	if i < 0 || b.values[i].ideal == 0 {
+	if i < 0 {
 		return -1
 	}
+	return b.scoreAt(i, b.values[i].used)
+}
+
+// scoreAt returns the block's score of nodes with a value that has that many
+// instances.
+func (b *block) scoreAt(i int32, used int) float64 {
 	v := &b.values[i]
-	x := (v.ideal - float64(v.used)) / b.most
+	if v.ideal == 0 {
+		return -1
+	}
+	x := (v.ideal - float64(used)) / b.most
 	if x < 0 {
 		x /= 1 - x
 	}
@@ -278,6 +294,16 @@ func (b *block) score(i int32) float64 {
 // add records one more instance on a node with the combination, and calls
 // changed for all combinations whose score changes.
 func (s *spreads) add(c int32, changed func(combo int32)) {
+	if s.joint != nil && !s.joint.take(c) {
+		s.joint = nil // it had to go elsewhere: from here on each block speaks for itself
+		for i := range s.combos {
+			if s.combos[i].barred {
+				s.combos[i].barred = false
+				s.rescore(int32(i))
+				changed(int32(i))
+			}
+		}
+	}
 	for i, b := range s.blocks {
 		v := s.combos[c].values[i]
 		if v < 0 {
