@@ -2,6 +2,7 @@ package api
 
 import (
 	"crypto/subtle"
+	"fmt"
 
 	"berth"
 	"berth/internal/state"
@@ -111,7 +112,7 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	}
 	r.At(index, state.OnReportsOf(id), state.OnNode(id))
 	r.Also(state.Allocs) // those that are gone are missing
-	r.Also(state.Evals)  // their explanations are shown
+	r.also = max(r.also, r.LastExplained())
 	if r.Waits() {
 		return out, nil
 	}
@@ -136,7 +137,7 @@ func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, 
 			return n, nil
 		}
 	}
-	return nil, berth.Errorf(berth.Denied, "Permission denied: this is not the secret of node %s", id)
+	return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("Permission denied: this is not the secret of node %s", id)}
 }
 
 // registerNode decides that a node is known from now on, or that it changed. A
