@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
+	"time"
 
+	"berth/internal/limit"
 	"berth/internal/state"
 )
 
@@ -15,10 +18,29 @@ import (
 type Limits struct {
 	Sets  int // number of commands whose events are kept
 	Bytes int // approximate size, including shared encodings
+	// Old is the size that events older than OldAge may have: after a burst the
+	// memory is given back, also of rows that only their events still hold.
+	Old int
 }
 
 // DefaultLimits keep a few minutes of a busy cluster.
-var DefaultLimits = Limits{Sets: 16384, Bytes: 64 << 20}
+var DefaultLimits = Limits{Sets: 16384, Bytes: 64 << 20, Old: 8 << 20}
+
+// OldAge is the age from which events count as old.
+const OldAge = 30 * time.Second
+
+// agePace is how often events are looked at that can be too old.
+const agePace = time.Second
+
+var (
+	_ = limit.Declare(limit.Info{
+		Name: "event_bytes", Of: "Memory of events that are kept for readers, at most 16,384 commands", Unit: limit.Bytes, Default: int64(DefaultLimits.Bytes),
+		Beyond: "the oldest are forgotten; a reader that had not read them is told so",
+	})
+	_ = limit.Declare(limit.Info{
+		Name: "event_bytes_old", Of: "Memory of events that are older than 30 s", Unit: limit.Bytes, Default: int64(DefaultLimits.Old), Beyond: "as for event_bytes",
+	})
+)
 
 // Buffer holds the newest events of a store.
 type Buffer struct {
@@ -34,12 +56,13 @@ type Buffer struct {
 	readers int           // not yet closed
 	more    chan struct{} // closed when there is something new; nil while nobody waits
 	closed  bool          // Run has ended
+	aging   *time.Timer   // looks for events that are too old; nil while there can be none
 }
 
 // New returns a buffer of what a store commits from now on. Zero limits mean
 // the defaults.
 func New(store *state.Store, l Limits) *Buffer {
-	l.Sets, l.Bytes = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes)
+	l.Sets, l.Bytes, l.Old = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes), cmp.Or(l.Old, DefaultLimits.Old)
 	b := &Buffer{store: store, limits: l, start: store.Commit()}
 	b.since = begins(b.start)
 	return b
@@ -85,24 +108,66 @@ func (b *Buffer) follow(c *state.Commit) {
 func (b *Buffer) add(sets []*Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	for _, s := range sets {
+		s.added = now
 		s.number = b.first + uint64(len(b.sets))
 		b.sets = append(b.sets, s)
 		b.weight += s.weight
 	}
 	b.trim()
+	b.age()
 	b.wake()
 }
 
 // trim drops the oldest sets, but never the newest.
 func (b *Buffer) trim() {
 	for len(b.sets) > 1 && (len(b.sets) > b.limits.Sets || b.weight > b.limits.Bytes) {
-		s := b.sets[0]
-		b.sets[0] = nil
-		b.sets = b.sets[1:]
-		b.first++
-		b.since = s.Index
-		b.weight -= s.weight
+		b.dropOldest()
+	}
+}
+
+// dropOldest drops the oldest set.
+func (b *Buffer) dropOldest() {
+	s := b.sets[0]
+	b.sets[0] = nil
+	b.sets = b.sets[1:]
+	b.first++
+	b.since = s.Index
+	b.weight -= s.weight
+}
+
+// age has old sets looked for later, if there can be too many. The caller holds
+// mu.
+func (b *Buffer) age() {
+	if b.aging != nil || b.weight <= b.limits.Old || b.closed {
+		return
+	}
+	b.aging = time.AfterFunc(agePace, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.aging = nil
+		b.dropOld(time.Now().Add(-OldAge))
+		b.age()
+	})
+}
+
+// dropOld drops the oldest sets until those added by that time take no more than
+// they may.
+func (b *Buffer) dropOld(by time.Time) {
+	weight := 0
+	for _, s := range b.sets {
+		if s.added.After(by) {
+			break
+		}
+		weight += s.weight
+	}
+	for weight > b.limits.Old {
+		weight -= b.sets[0].weight
+		b.dropOldest()
+	}
+	if len(b.sets) < cap(b.sets)/4 { // the list gives its memory back, too
+		b.sets = slices.Clone(b.sets)
 	}
 }
 
@@ -120,6 +185,10 @@ func (b *Buffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+	if b.aging != nil {
+		b.aging.Stop()
+		b.aging = nil
+	}
 	b.sets, b.weight = nil, 0
 	b.wake()
 }
@@ -249,6 +318,7 @@ func (b *Buffer) keep(s *Set, e *Event, p []byte) {
 	s.weight += len(p)
 	b.weight += len(p)
 	b.trim()
+	b.age()
 }
 
 // Close ends the reader.

@@ -484,3 +484,54 @@ func TestTypes(t *testing.T) {
 		}
 	}
 }
+
+// After a burst, events that are older than 30 s give their memory back, down to
+// what old events may have. Younger ones are kept, and readers are told what is
+// gone.
+func TestTheMemoryOfABurstIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, commit := busy(t)
+		b := New(store, Limits{Old: 1})
+		defer begin(t, b)()
+		for range 100 {
+			commit()
+		}
+		synctest.Wait()
+		all := b.Stats()
+		b.mu.Lock()
+		b.limits.Old = all.Bytes / 4
+		b.mu.Unlock()
+		time.Sleep(OldAge - agePace)
+		synctest.Wait()
+		if s := b.Stats(); s.Sets != 100 {
+			t.Fatalf("of 100 commands %d are left before they are old", s.Sets)
+		}
+		for range 10 {
+			commit()
+		}
+		time.Sleep(3 * agePace)
+		synctest.Wait()
+		s := b.Stats()
+		if old := s.Sets - 10; old <= 0 || s.Bytes > all.Bytes/4+all.Bytes/10+1000 {
+			t.Errorf("of %d bytes %d are left, of 100 old commands %d", all.Bytes, s.Bytes, old)
+		}
+		if _, err := b.From(2); err == nil {
+			t.Error("events that are gone can be read")
+		}
+		r, err := b.From(s.Since + 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if sets, err := read(r); err != nil || len(sets) != s.Sets {
+			t.Errorf("%d commands are kept, %d can be read: %v", s.Sets, len(sets), err)
+		}
+		time.Sleep(time.Hour) // the rest may stay: nothing looks for it in vain
+		synctest.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.aging != nil || b.weight > b.limits.Old || len(b.sets) == 0 {
+			t.Errorf("%d commands with %d bytes are left, a timer runs: %v", len(b.sets), b.weight, b.aging != nil)
+		}
+	})
+}

@@ -10,6 +10,7 @@ package events
 
 import (
 	"sync/atomic"
+	"time"
 
 	"berth"
 	"berth/internal/state"
@@ -67,8 +68,9 @@ type Set struct {
 	Index  uint64  // of the state after the command
 	Events []Event // in the order in which the command made the changes
 
-	number uint64 // counted from the buffer's first ever
-	weight int    // approximate memory in bytes; only its buffer changes it
+	number uint64    // counted from the buffer's first ever
+	added  time.Time // to the buffer
+	weight int       // approximate memory in bytes; only its buffer changes it
 }
 
 // Event is one change of one row.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/limit"
 	"berth/internal/state"
 )
 
@@ -24,6 +25,16 @@ type Ages struct {
 
 // DefaultAges are a server's defaults.
 var DefaultAges = Ages{Evals: time.Hour, BatchEvals: 24 * time.Hour, Jobs: 4 * time.Hour, Nodes: 24 * time.Hour, Deployments: time.Hour}
+
+// EvalsPerJob is how many ended evaluations of a job are kept: of more, the
+// oldest are deleted before they reach their age. A job that is registered again
+// and again would otherwise fill the memory of the servers.
+const EvalsPerJob = 1000
+
+var _ = limit.Declare(limit.Info{
+	Name: "evaluations_per_job", Of: "Ended evaluations of a job that are kept for people to look at", Unit: limit.Count, Default: EvalsPerJob,
+	Beyond: "the oldest that nothing needs are collected before they reach their age",
+})
 
 // Collected is the decision of a core evaluation.
 type Collected struct {
@@ -215,15 +226,44 @@ func (c *collector) allocs() bool {
 // evals chooses evaluations that are done. Core evaluations must be old enough
 // even in a forced run.
 func (c *collector) evals() bool {
+	crowded := c.crowded()
 	return choose(c, c.sweep.Evals(), func(e *berth.Eval) bool {
 		switch {
 		case !e.Terminal() || c.sweep.TookEval(e.ID):
 			return false
+		case crowded[e.Key()] != nil && olderEval(e, crowded[e.Key()]) < 0:
+			return true
 		case e.Type == berth.TypeCore:
 			return !c.skipCore && e.ModifyTime <= c.now-int64(c.ages.Evals)
 		}
 		return c.oldEnough(e.ModifyTime, c.age(e.Type))
 	}, c.sweep.Eval, c.eval)
+}
+
+// crowded returns, for each job with more than EvalsPerJob ended evaluations,
+// the oldest one to keep.
+func (c *collector) crowded() map[berth.JobKey]*berth.Eval {
+	ended := map[berth.JobKey]int{}
+	for e := range c.sweep.Evals() {
+		if e.Terminal() && e.Type != berth.TypeCore {
+			ended[e.Key()]++
+		}
+	}
+	oldest := map[berth.JobKey]*berth.Eval{}
+	for key, n := range ended {
+		if n <= EvalsPerJob {
+			continue
+		}
+		list := make([]*berth.Eval, 0, n)
+		for e := range c.sweep.EvalsOf(key) {
+			if e.Terminal() && e.Type != berth.TypeCore {
+				list = append(list, e)
+			}
+		}
+		slices.SortFunc(list, olderEval)
+		oldest[key] = list[len(list)-EvalsPerJob]
+	}
+	return oldest
 }
 
 // deployments chooses deployments that are over.

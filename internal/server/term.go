@@ -132,7 +132,7 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		{"heartbeat", t.heartbeat.Run},
 		{"locks", t.locks.Run},
 		controller("rotate", rotate.New(s.config.Keyring, s.config.Logger), rotate.Watched()...),
-		controller("collector", collector.NewTimer(s.config.Collect, seed())),
+		controller("collector", collector.NewTimer(s.config.Collect, seed()), collector.Watched()...),
 		controller("drain", drain.New(seed()), drain.Watched()...),
 		controller("fence", fence.New(seed()), fence.Watched()...),
 		controller("periodic", periodic.New(seed()), state.OnTable(state.Jobs)),

@@ -28,12 +28,17 @@ type Options struct {
 var DefaultOptions = Options{5 * time.Minute, schedule.DefaultAges}
 
 // Timer is the controller that raises core evaluations. It looks for old rows
-// once per interval, on a snapshot, which blocks nobody.
+// once per interval, and as soon as the number of evaluations has grown by half,
+// on a snapshot, which blocks nobody.
 type Timer struct {
 	opts   Options
 	chance *rand.ChaCha8
 	next   time.Time
+	evals  int // the fewest since the last look
 }
+
+// Watched returns what the timer must be stepped for.
+func Watched() []state.WatchKey { return []state.WatchKey{state.OnTable(state.Evals)} }
 
 // NewTimer returns the timer of a term. IDs come from the seed.
 func NewTimer(o Options, seed [32]byte) *Timer {
@@ -43,12 +48,15 @@ func NewTimer(o Options, seed [32]byte) *Timer {
 // Step implements leader.Controller.
 func (t *Timer) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	if t.next.IsZero() { // more urgent work comes first in a new term
-		t.next = now.Add(t.opts.Interval)
+		t.next, t.evals = now.Add(t.opts.Interval), snap.Count(state.Evals)
 	}
-	if now.Before(t.next) {
+	n := snap.Count(state.Evals)
+	t.evals = min(t.evals, n)
+	grown := n-t.evals > max(t.evals/2, schedule.EvalsPerJob)
+	if !grown && now.Before(t.next) {
 		return nil, t.next
 	}
-	t.next = now.Add(t.opts.Interval)
+	t.next, t.evals = now.Add(t.opts.Interval), n
 	if snap.OpenCore(false) != nil || !schedule.Collectable(snap, t.opts.Ages, now) {
 		return nil, t.next
 	}

@@ -17,6 +17,7 @@ import (
 	"berth/internal/leader/collector"
 	"berth/internal/leader/planner"
 	_ "berth/internal/onethread"
+	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 
@@ -44,7 +45,7 @@ func begin(t *testing.T, cmds ...state.Command) *term {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.Run(ctx) })
 	g.Go(func() error {
-		return leader.Run(ctx, collector.NewTimer(collector.DefaultOptions, [32]byte{1}), 1, store, log)
+		return leader.Run(ctx, collector.NewTimer(collector.DefaultOptions, [32]byte{1}), 1, store, log, collector.Watched()...)
 	})
 	g.Go(func() error { return w.Run(ctx) })
 	x := &term{t: t, store: store, log: log, told: &told}
@@ -239,5 +240,57 @@ func TestANewTermFinishes(t *testing.T) {
 		}
 		cancel()
 		<-ended
+	})
+}
+
+// ended are the commands after which n evaluations of one job have ended.
+func ended(job string, from, n int) (cmds []state.Command) {
+	now := time.Now().UnixNano()
+	for i := range n {
+		id := statetest.ID[berth.Eval](from + i)
+		cmds = append(cmds, &state.CreateEvals{Now: now, Evals: []state.EvalFor{{
+			EvalSeed: state.EvalSeed{ID: id, TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}},
+			Key:      berth.JobKey{Namespace: berth.DefaultNamespace, ID: berth.JobID(job)},
+		}}}, &state.ApplyPlan{Eval: id, Now: now, End: &state.EvalEnd{Status: berth.EvalComplete}})
+	}
+	return cmds
+}
+
+// A job keeps its newest ended evaluations. Those beyond the limit go long before
+// their age and before the next regular look, and evaluations of other jobs stay.
+func TestAJobKeepsItsNewestEvaluations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t, done(t, 3)...)
+		defer x.stop()
+		synctest.Wait()
+		const many = schedule.EvalsPerJob + 200
+		x.log.Must(t, ended("web1", 1000, many)...)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s := x.sound()
+		n := 0
+		for e := range s.EvalsOf(berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web1"}) {
+			if e.Terminal() {
+				n++
+			}
+		}
+		// The one of the registration went first.
+		if n != schedule.EvalsPerJob || s.Eval(statetest.ID[berth.Eval](1000+many-1)) == nil || s.Eval(statetest.ID[berth.Eval](1000)) != nil {
+			t.Errorf("%d evaluations of the job are left", n)
+		}
+		if list := cores(s); len(list) != 1 || list[0].StatusDescription != "deleted 201 evaluations" {
+			t.Errorf("the collector's evaluations: %v", list)
+		}
+		for _, id := range []int{1, 3} { // of the other jobs
+			if s.Eval(statetest.ID[berth.Eval](id)) == nil {
+				t.Errorf("evaluation %d of another job is gone", id)
+			}
+		}
+		x.log.Must(t, ended("web2", 100_000, 10)...)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if list := cores(x.sound()); len(list) != 1 {
+			t.Errorf("few new evaluations made the collector look %d times", len(list))
+		}
 	})
 }
