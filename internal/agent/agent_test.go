@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -444,6 +445,54 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 		}
 		if got := w.events(fails, "main"); strings.Count(got, "Terminated") != 1 {
 			t.Error(got)
+		}
+		end()
+	})
+}
+
+// An agent whose secret is another than the one that servers know says how to
+// mend that. Its tasks run on, and with the right file all is as before.
+func TestAnAgentWithAnotherSecretSaysHowToMendIt(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		first, end := w.agent(t)
+		pause(time.Second)
+		runs := w.place(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`)))
+		pause(10 * time.Second)
+		end()
+		path := filepath.Join(first.c.StateDir, "secret-id")
+		right, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("11111111-2222-4333-8444-555555555555"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.cluster.mu.Lock()
+		w.cluster.fail = func(call string) error {
+			return &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: errors.New("Permission denied")}
+		}
+		w.cluster.mu.Unlock()
+		var told strings.Builder
+		log := slog.New(slog.NewTextHandler(&told, nil))
+		w.cfg = func(c *Config) { c.Log = log }
+		_, end = w.agent(t)
+		pause(time.Minute)
+		end()
+		w.cfg = func(*Config) {}
+		if text := told.String(); !strings.Contains(text, "put secret-id back from a backup") || !strings.Contains(text, path) {
+			t.Errorf("it does not say how to mend it:\n%s", text)
+		}
+		w.cluster.mu.Lock()
+		w.cluster.fail = nil
+		w.cluster.mu.Unlock()
+		if err := os.WriteFile(path, right, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, end = w.agent(t)
+		pause(10 * time.Second)
+		if story := w.story(runs); !strings.HasSuffix(story, "running") {
+			t.Errorf("the task's story is %q", story)
 		}
 		end()
 	})

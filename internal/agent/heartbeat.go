@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -57,6 +58,13 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if berth.CodeOf(err) == berth.CodeWrongSecret {
+			a.sayWrongSecret()
+			if err := backoff(ctx, n, firstRetry, lastRetry); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		level := slog.LevelWarn
 		if n == 0 && berth.KindOf(err) == berth.NoLeader {
 			level = slog.LevelDebug // a server that starts beside the agent takes a moment
@@ -66,6 +74,15 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 			return nil, err
 		}
 	}
+}
+
+// sayWrongSecret says how an agent is mended whose secret is not the one that
+// servers know. It goes on trying, and its tasks go on running.
+func (a *Agent) sayWrongSecret() {
+	a.log.Error("servers know this node with another secret than the one in secret-id and refuse all that this agent says; its tasks run on here, "+
+		"but when the node counts as down they are replaced elsewhere. To mend it: stop the agent, put secret-id back from a backup, and start the agent again. "+
+		"Without a backup: delete client-id, secret-id and allocs in the same directory instead; the agent then is a new node, and what runs here is ended",
+		"node", a.id, "file", filepath.Join(a.c.StateDir, "secret-id"))
 }
 
 // sendHeartbeats returns nil when the node must be registered again.

@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/internal/claim"
+	"berth/internal/consensus"
 	"berth/internal/state"
 )
 
@@ -66,9 +67,33 @@ func Identity(dir string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+	// With another ID the server would be a stranger to its own log, and nobody
+	// could elect it.
+	if _, err := os.Stat(filepath.Join(dir, "log")); err == nil {
+		return "", lostIdentity(dir, path)
+	}
 	var id berth.ID[Server]
 	rand.Read(id[:])
 	return id.String(), writeSynced(path, id.String()+"\n")
+}
+
+// lostIdentity returns the error for a folder with a log whose server's ID is
+// missing. It says which ID it can have been.
+func lostIdentity(dir, path string) error {
+	peers, err := consensus.PeersOf(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is missing, and without this server's ID its log is of no use; the log cannot be read either: %w", path, err)
+	case len(peers) == 0:
+		return fmt.Errorf("%s is missing, and the log beside it names no server; put the file back from a backup, or delete %s to start as a new server", path, dir)
+	case len(peers) == 1:
+		return fmt.Errorf("%s is missing, and without this server's ID its log is of no use; to put it back: echo %s > %s", path, peers[0].ID, path)
+	}
+	var list []string
+	for _, p := range peers {
+		list = append(list, p.ID+" ("+p.Address+")")
+	}
+	return fmt.Errorf("%s is missing, and without this server's ID its log is of no use; write the ID of this server into it, which is one of: %s", path, strings.Join(list, ", "))
 }
 
 // clusterFile returns the path of the file that holds the cluster ID.

@@ -14,7 +14,9 @@ import (
 )
 
 // Identity returns the node's ID and secret, which are made once and kept in
-// dir. Files that hold neither are replaced: the node is a new one then.
+// dir. Where a file is missing or damaged, a new one is made, unless allocations
+// are recorded in dir: another node would have to end them, so that is an error
+// that says how to mend it.
 func Identity(dir string, log *slog.Logger) (id berth.NodeID, secret string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return id, "", err
@@ -46,10 +48,23 @@ func identity(dir *saferoot.Root, name string, log *slog.Logger) (string, error)
 		return "", err
 	}
 	text := strings.TrimSpace(string(b))
+	damaged := err == nil
 	if id, e := berth.ParseID[berth.Node](text); e == nil && !id.IsZero() {
 		return id.String(), os.Chmod(path, 0o600)
 	}
-	if err == nil {
+	recorded, err := filepath.Glob(filepath.Join(dir.Path(), dirAllocs, "*"))
+	if err != nil {
+		return "", err
+	}
+	if len(recorded) > 0 {
+		what := "missing"
+		if damaged {
+			what = "damaged"
+		}
+		return "", berth.Errorf(berth.Conflict, "%s is %s, and servers would take this agent for another node, whose start ends the allocations that run here (%d are recorded). "+
+			"Put the file back from a backup. To give the allocations up and start as a new node: delete client-id, secret-id and %s in %s", path, what, len(recorded), dirAllocs, dir.Path())
+	}
+	if damaged {
 		log.Warn("a file of the node's identity is damaged; the node gets a new one", "file", path)
 	}
 	text = newUUID()

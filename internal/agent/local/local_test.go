@@ -459,6 +459,40 @@ func TestIdentityIsMadeOnce(t *testing.T) {
 	}
 }
 
+// An identity that is lost while allocations are recorded is not replaced: the
+// node would end them. Both files back, all goes on.
+func TestAnIdentityIsNotReplacedWhileAllocationsAreRecorded(t *testing.T) {
+	dir := t.TempDir()
+	id, secret, err := Identity(dir, quiet)
+	must(t, err)
+	db, _, _ := open(t, dir)
+	a := sample(t, 1)
+	must(t, errors.Join(db.PutAlloc(a), db.Sync(a.ID.String()), db.Close()))
+	for _, name := range []string{"client-id", "secret-id"} {
+		path := filepath.Join(dir, name)
+		whole, err := os.ReadFile(path)
+		must(t, err)
+		for what, spoil := range map[string]func() error{
+			"missing": func() error { return os.Remove(path) },
+			"damaged": func() error { return os.WriteFile(path, nil, 0o600) },
+		} {
+			must(t, spoil())
+			_, _, err := Identity(dir, quiet)
+			if berth.KindOf(err) != berth.Conflict || !strings.Contains(err.Error(), path+" is "+what) || !strings.Contains(err.Error(), "backup") {
+				t.Errorf("%s %s: %v", name, what, err)
+			}
+			must(t, os.WriteFile(path, whole, 0o600))
+		}
+	}
+	if again, same, err := Identity(dir, quiet); err != nil || again != id || same != secret {
+		t.Errorf("%v, %v", again, err)
+	}
+	must(t, errors.Join(os.Remove(filepath.Join(dir, "client-id")), os.RemoveAll(filepath.Join(dir, dirAllocs))))
+	if other, _, err := Identity(dir, quiet); err != nil || other == id {
+		t.Errorf("after the records were deleted: %v, %v", other, err)
+	}
+}
+
 // What is not there is not made by a task's state.
 func TestOnlyAnAllocationMakesAFile(t *testing.T) {
 	dir := t.TempDir()
