@@ -49,7 +49,7 @@ func TestTasksAreStoppedThatMayNotRunWithoutServers(t *testing.T) {
 		stays := w.place(newAlloc(t, "service", task))
 		pause(time.Minute)
 		w.cut(true)
-		pause(80 * time.Second) // within 90 s of the last heartbeat, whenever that was
+		pause(70 * time.Second) // servers are met again within 90 s of the last heartbeat, whenever that was
 		w.cut(false)
 		pause(30 * time.Second)
 		for _, id := range []string{stops, old, stays} {
