@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"os"
 
 	"berth/internal/agent/local"
 	"berth/internal/claim"
@@ -23,7 +22,7 @@ func Hold(stateDir, allocDir string, wait claim.Wait) (*Folders, error) {
 	}
 	f := &Folders{claims: []*claim.Claim{state}}
 	// Tasks of other users pass through it to their own directories.
-	if err := os.MkdirAll(allocDir, 0o711); err != nil {
+	if err := claim.MakeDir(allocDir, 0o711); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	allocs, err := claim.TakeDir(allocDir, wait)

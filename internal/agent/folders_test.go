@@ -43,3 +43,23 @@ func TestHold(t *testing.T) {
 		again.Close()
 	}
 }
+
+// Directories that the agent makes let tasks of other users pass to their own;
+// what is the agent's alone stays closed.
+func TestDirectoriesLetTasksPass(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "var", "berth")
+	f, err := Hold(filepath.Join(data, "client"), filepath.Join(data, "alloc"), claim.Wait{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for dir, others := range map[string]os.FileMode{filepath.Dir(data): 0o001, data: 0o001, filepath.Join(data, "client"): 0, filepath.Join(data, "alloc"): 0o001} {
+		st, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode()&0o007 != others {
+			t.Errorf("%s has mode %v", dir, st.Mode())
+		}
+	}
+}

@@ -79,6 +79,10 @@ func (c *Config) makeTemp() error {
 	if err != nil {
 		return fmt.Errorf("create a data directory for -dev: %w", err)
 	}
+	// Tasks of other users pass through it to their own directories.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return fmt.Errorf("create a data directory for -dev: %w", err)
+	}
 	c.DataDir = dir
 	c.dirs()
 	return nil

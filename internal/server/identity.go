@@ -28,7 +28,7 @@ type Folder struct {
 // started twice by mistake. The error is a *claim.HeldError if another process
 // still holds the lock after the wait.
 func Hold(dir string, wait claim.Wait) (*Folder, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := claim.MakeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
 	c, err := claim.Take(filepath.Join(dir, "server.lock"), wait)
@@ -52,7 +52,7 @@ func (f *Folder) Close() error { return f.claim.Close() }
 // one if there is none. The ID does not depend on the machine's name, so that a
 // machine can be renamed.
 func Identity(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := claim.MakeDir(dir, 0o700); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "id")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/claim"
 	"berth/internal/saferoot"
 )
 
@@ -18,7 +19,7 @@ import (
 // are recorded in dir: another node would have to end them, so that is an error
 // that says how to mend it.
 func Identity(dir string, log *slog.Logger) (id berth.NodeID, secret string, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := claim.MakeDir(dir, 0o700); err != nil {
 		return id, "", err
 	}
 	root, err := saferoot.Open(dir)

@@ -65,7 +65,7 @@ type Damage struct {
 // until the claim is closed. The error is a *claim.HeldError if one still does
 // after the wait.
 func Hold(dir string, wait claim.Wait) (*claim.Claim, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := claim.MakeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
 	return claim.Take(filepath.Join(dir, fileLock), wait)

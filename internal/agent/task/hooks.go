@@ -7,9 +7,11 @@ import (
 	"maps"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -168,6 +170,11 @@ func makeDirs(_ context.Context, at *attempt) error {
 		return disk(err)
 	}
 	uid, gid, other := lookupUser(at.out.User)
+	if other {
+		if err := passes(root.Path(), at.out.User, uid); err != nil {
+			return err
+		}
+	}
 	for _, d := range []struct {
 		name string
 		perm fs.FileMode
@@ -183,6 +190,28 @@ func makeDirs(_ context.Context, at *attempt) error {
 		}
 	}
 	return nil
+}
+
+// passes returns nil if a user may pass through all directories above the
+// allocation's, or an error that names the one that lets it not.
+func passes(dir, name string, uid int) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		st, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		need := fs.FileMode(0o011) // the user may have other groups
+		if of, ok := st.Sys().(*syscall.Stat_t); ok && int(of.Uid) == uid {
+			need = 0o100
+		}
+		if st.Mode()&need == 0 {
+			return berth.Errorf(berth.Denied, "user: %q cannot get to the task's directory, because %s (mode %04o) does not let it pass; to allow that: chmod o+x %s",
+				name, at, st.Mode().Perm(), at)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }
 
 // MakeAllocDirs makes the directories that an allocation's tasks share.
