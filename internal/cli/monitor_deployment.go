@@ -112,7 +112,9 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 		var got *berth.Deployment
 		var meta op.Meta
 		err := m.ask(ctx, func(ctx context.Context) (err error) {
-			in := op.DeploymentRef{DeploymentID: d.ID.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: m.poll()}}
+			// Tasks that fail do not change their deployment until they are given
+			// up, so their allocations are looked at in between.
+			in := op.DeploymentRef{DeploymentID: d.ID.String(), Query: op.Query{MinQueryIndex: index, MaxQueryTime: min(m.poll(), taskLook)}}
 			got, meta, err = client.Call(ctx, m.client, op.ReadDeployment, in)
 			return err
 		})
@@ -120,6 +122,9 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 			return d, err
 		}
 		d, index = got, meta.Index
+		if err := m.troubles(ctx, d); err != nil {
+			return d, err
+		}
 		// Most changes of a deployment do not change its line.
 		if now := reached(d); now != reported {
 			reported = now
@@ -147,6 +152,27 @@ func (m *monitor) deployment(ctx context.Context, d *berth.Deployment) (*berth.D
 			}
 		}
 	}
+}
+
+// taskLook is how often the tasks of a deployment are looked at.
+const taskLook = 2 * time.Second
+
+// troubles reports why tasks of a deployment fail.
+func (m *monitor) troubles(ctx context.Context, d *berth.Deployment) error {
+	var list []op.AllocStub
+	err := m.ask(ctx, func(ctx context.Context) (err error) {
+		list, _, err = client.Call(ctx, m.client, op.JobAllocs, op.JobAllocsQuery{JobID: string(d.JobID), Query: op.Query{Namespace: d.Namespace}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if a := &list[i]; a.JobVersion == d.JobVersion {
+			m.lines(m.seen.troubled(a))
+		}
+	}
+	return nil
 }
 
 // deploymentEnded reports the end of a deployment. It returns exit(exitError)

@@ -122,11 +122,7 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 		if !ours {
 			continue
 		}
-		// A problem is reported once, although its event stays in the list.
-		if t := trouble(&a); t != "" && w.reported[a.ID] != t && a.ClientStatus != berth.ClientComplete {
-			w.reported[a.ID] = t
-			lines = append(lines, fmt.Sprintf("Allocation %q: %s", short(a.ID.String(), w.verbose), t))
-		}
+		lines = append(lines, w.troubled(&a)...)
 		if was.client != a.ClientStatus {
 			c := change{a.TaskGroup, was.client, a.ClientStatus}
 			if changed[c] == nil {
@@ -172,6 +168,17 @@ func trouble(a *op.AllocStub) string {
 		return ""
 	}
 	return fmt.Sprintf("task %q: %s: %s", of, newest.Type, eventText(newest))
+}
+
+// troubled returns the newest problem of an allocation's tasks, unless it was
+// reported: a problem is reported once, although its event stays in the list.
+func (w *watched) troubled(a *op.AllocStub) []string {
+	t := trouble(a)
+	if t == "" || w.reported[a.ID] == t || a.ClientStatus == berth.ClientComplete {
+		return nil
+	}
+	w.reported[a.ID] = t
+	return []string{fmt.Sprintf("Allocation %q: %s", short(a.ID.String(), w.verbose), t)}
 }
 
 // bad are the types of events that report a problem, unless the task ended as
