@@ -18,7 +18,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,6 +126,9 @@ func (c *Config) complete() error {
 	if low < 1 || high > berth.MaxPort || low > high {
 		return berth.Errorf(berth.Invalid, "agent: dynamic ports %d to %d: want a range within 1 to %d", low, high, berth.MaxPort)
 	}
+	if err := checkInterface(c.NetworkInterface); err != nil {
+		return err
+	}
 	c.Region = cmp.Or(c.Region, berth.DefaultRegion)
 	c.MaxDeadAllocs = cmp.Or(c.MaxDeadAllocs, 50)
 	switch c.CgroupParent {
@@ -139,6 +144,26 @@ func (c *Config) complete() error {
 	}
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return nil
+}
+
+// checkInterface returns an error if this machine has no network interface of a
+// configured name; "" is none.
+func checkInterface(name string) error {
+	if name == "" {
+		return nil
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("agent: client.network_interface: %w", err)
+	}
+	var names []string
+	for _, i := range all {
+		if i.Name == name {
+			return nil
+		}
+		names = append(names, i.Name)
+	}
+	return berth.Errorf(berth.Invalid, "agent: client.network_interface: there is no interface %q on this machine; it has %s", name, strings.Join(names, ", "))
 }
 
 // Agent is one agent. New makes it, Run runs it once; the other methods may be

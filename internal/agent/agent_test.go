@@ -634,6 +634,7 @@ func TestConfigurationsThatCannotBe(t *testing.T) {
 		"no servers": func(c *Config) { c.Servers = nil }, "no directory": func(c *Config) { c.DataDir = "" },
 		"relative": func(c *Config) { c.DataDir = "x" }, "ports": func(c *Config) { c.MinDynamicPort = 40000 },
 		"port": func(c *Config) { c.MaxDynamicPort = 70000 }, "cgroup": func(c *Config) { c.CgroupParent = "../.." },
+		"interface": func(c *Config) { c.NetworkInterface = "eth99" },
 	} {
 		c := ok()
 		f(&c)

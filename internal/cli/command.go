@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -164,6 +165,10 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 		// One dash or two, as package flag has it.
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 		g := f.Lookup(name)
+		if _, err := strconv.Atoi(arg); g == nil && err == nil { // a negative number is for the command to judge
+			args = append(args, arg)
+			continue
+		}
 		if g == nil {
 			return nil, false, berth.Errorf(berth.Invalid, "unknown flag -%s%s", name, suggestion("-", name, f.names()))
 		}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	"berth"
 	"berth/op"
@@ -37,11 +39,17 @@ type evalList struct {
 
 // run prints one page of the list.
 func (l evalList) run(ctx context.Context, c *call) error {
+	if !slices.Contains(evalStatuses, *l.status) {
+		return berth.Errorf(berth.Invalid, "-status: must be one of %s, got %q", strings.Join(evalStatuses[1:], ", "), *l.status)
+	}
 	in := op.EvalsQuery{Job: *l.job, Status: *l.status, Query: op.Query{Reverse: true}}
 	return showList(ctx, c, l.listFlags, op.ListEvals, &in, &in.Query, "No evals found", func(p *page, list []op.Eval) {
 		p.table(evalRows(list, func(id berth.EvalID) string { return short(id.String(), *l.verbose) }))
 	})
 }
+
+// evalStatuses are what -status takes; "" is all.
+var evalStatuses = []string{"", berth.EvalPending, berth.EvalBlocked, berth.EvalComplete, berth.EvalFailed, berth.EvalCanceled}
 
 // evalRows is a table of evaluations.
 func evalRows(list []op.Eval, id func(berth.EvalID) string) [][]string {

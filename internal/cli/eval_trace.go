@@ -24,6 +24,7 @@ func evalTraceCommand() *command {
 			t := evalTrace{
 				data:    f.data(),
 				all:     f.Bool("all", "With a job: include the evaluations of earlier jobs with the same ID."),
+				limit:   f.Int("limit", 200, "Show at most this `number` of evaluations, the newest trees first; 0 shows all."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return t.run
@@ -35,6 +36,7 @@ func evalTraceCommand() *command {
 type evalTrace struct {
 	data         dataFlags
 	all, verbose *bool
+	limit        *int
 	job          berth.JobKey // whose evaluations are traced
 	// supersedes lists the evaluations whose work each of the trace does.
 	supersedes map[berth.EvalID][]string
@@ -66,13 +68,45 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 		p.gap()
 		p.linef("None")
 	}
-	for i := range trace.Evals {
-		if trace.Evals[i].Depth == 0 {
+	shown, older, later := newest(trace.Evals, *t.limit)
+	if older > 0 {
+		p.gap()
+		p.linef("%s before these: -limit 0 shows all", plural(older, "evaluation"))
+	}
+	for i := range shown {
+		if shown[i].Depth == 0 {
 			p.gap()
 		}
-		t.draw(c, p, trace.Evals, i)
+		t.draw(c, p, shown, i)
+	}
+	if later > 0 {
+		p.gap()
+		p.linef("%s more in this tree: -limit 0 shows all", plural(later, "evaluation"))
 	}
 	return c.show(p)
+}
+
+// newest returns the last trees that have no more evaluations than most, or the
+// beginning of the last tree if that alone has more. older and later are how
+// many were left out before and behind them.
+func newest(all []op.TracedEval, most int) (shown []op.TracedEval, older, later int) {
+	if most <= 0 || len(all) <= most {
+		return all, 0, 0
+	}
+	from, root := len(all), 0
+	for i := len(all) - 1; i >= 0 && (len(all)-i <= most || from == len(all)); i-- {
+		if all[i].Depth == 0 {
+			if len(all)-i > most {
+				root = i
+				break
+			}
+			from = i
+		}
+	}
+	if from == len(all) { // one tree alone has more
+		return all[root : root+most], root, len(all) - root - most
+	}
+	return all[from:], from, 0
 }
 
 // load finds what was named: an evaluation, a job, or a purged job.

@@ -45,6 +45,9 @@ func (s jobScale) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return c.usagef("the count must be an integer, got %q, usage: %s", text, c.command.usage(c.Name))
 	}
+	if count < 0 {
+		return c.usagef("the count must be at least 0, got %d, usage: %s", count, c.command.usage(c.Name))
+	}
 	j, exact, err := c.findJob(ctx, c.args[0])
 	if err == nil && !exact {
 		err = notWhole(c, &j)

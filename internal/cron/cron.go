@@ -82,6 +82,8 @@ func parse(text string) (c expression, err error) {
 		return c, fmt.Errorf("has %d bytes; at most %d are allowed", len(text), maxLen)
 	case n > 7:
 		return c, fmt.Errorf("has %d fields; 5 to 7 are allowed", n)
+	case n < 5 && !strings.HasPrefix(text, "@"):
+		return c, fmt.Errorf("has only %d of the fields minute, hour, day of month, month and day of week; a year can follow them, and seconds stand before them only if a year does", n)
 	}
 	if c.Expression, err = cronexpr.Parse(text); err != nil {
 		return c, fmt.Errorf("cannot be parsed: %w", err)
