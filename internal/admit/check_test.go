@@ -383,7 +383,7 @@ func TestDriverConfig(t *testing.T) {
 		{"podman", map[string]any{"image": "redis:7", "port": "db"}, ""},
 		{"dockr", nil, ""},
 		{" docker", nil, `driver: must not begin or end with a space, got " docker"`},
-		{"", nil, `driver: is missing: want the name of a driver, such as docker, mock_driver or raw_exec`},
+		{"", nil, `driver: is missing: want the name of a driver, such as docker, exec, java, mock_driver or raw_exec`},
 	}
 	for _, tt := range tests {
 		j := validJob(t)

@@ -30,7 +30,7 @@ import (
 	"berth"
 	"berth/internal/agent/alloc"
 	"berth/internal/agent/driver"
-	"berth/internal/agent/driver/mock"
+	"berth/internal/agent/driver/isolated"
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/fingerprint"
 	"berth/internal/agent/local"
@@ -87,8 +87,12 @@ type Config struct {
 	MaxDynamicPort   int    // 0 is berth.MaxDynamicPort; in the range
 	CgroupParent     string // berth.slice; "-" is none
 
-	RawExec    bool // the driver raw_exec may start tasks
-	MockDriver bool // and mock_driver
+	RawExec    raw.Config
+	Exec       isolated.Config // of the driver exec
+	Java       isolated.Config
+	MockDriver bool     // whether mock_driver may start tasks
+	Drivers    []string // only these drivers may start tasks; nil is all
+	NoDrivers  []string // and not these
 
 	// StopTasksOnExit ends all tasks when Run ends, as a development agent
 	// does. Otherwise they stay.
@@ -223,7 +227,7 @@ func New(c Config) (*Agent, error) {
 	a := &Agent{
 		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
 		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}),
-		drivers: map[string]driver.Driver{raw.Name: raw.New(c.RawExec), mock.Name: mock.New(c.MockDriver)},
+		drivers: c.drivers(),
 	}
 	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
 		err = fmt.Errorf("identity of the node: %w", err)

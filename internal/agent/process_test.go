@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/supervise"
 	"berth/internal/saferoot"
 	"berth/internal/wire"
@@ -45,7 +46,7 @@ func agentProcess(args []string) int {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	a, err := New(Config{
-		Servers: NewCluster([]string{args[1]}, "", nil, log), DataDir: args[0], RawExec: true, MockDriver: true, LoopbackOnly: true,
+		Servers: NewCluster([]string{args[1]}, "", nil, log), DataDir: args[0], RawExec: raw.Config{Enabled: true}, MockDriver: true, LoopbackOnly: true,
 		CgroupParent: os.Getenv("TEST_CGROUP"), Supervisor: supervisor(), Log: log,
 	})
 	if err == nil {

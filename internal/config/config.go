@@ -177,9 +177,19 @@ type Client struct {
 	GCMaxAllocs       int           // directories of ended allocations kept
 	CgroupParent      string
 	DisableRemoteExec bool
-	ReservableCores   []uint16               // cores that tasks can reserve; nil: all
-	HostVolumes       map[string]HostVolume  // by name; nil if none, as below
-	HostNetworks      map[string]HostNetwork // by name
+	ReservableCores   []uint16 // cores that tasks can reserve; nil: all
+	// ChrootEnv is what tasks with a file tree of their own see of the host, as
+	// place in the tree by path of the host; nil is a default.
+	ChrootEnv map[string]string
+	// DriverAllow and DriverDeny are the drivers that may and may not start
+	// tasks; a nil DriverAllow is all.
+	DriverAllow, DriverDeny []string
+	// UserDeny are the users that tasks of the drivers UserCheck must not run
+	// as.
+	UserDeny, UserCheck []string
+
+	HostVolumes  map[string]HostVolume  // by name; nil if none, as below
+	HostNetworks map[string]HostNetwork // by name
 }
 
 // HostVolume is a directory of the host that jobs can request by name.
@@ -205,10 +215,30 @@ type Reserved struct {
 	Cores    []uint16
 }
 
-// Plugins are the enabled drivers.
+// Plugins are the drivers: which are enabled, and what they allow.
 type Plugins struct {
 	RawExec    bool
 	MockDriver bool
+	Raw        RawPlugin
+	Exec       IsolatedPlugin // of the driver exec
+	Java       IsolatedPlugin
+}
+
+// RawPlugin is what plugin "raw_exec" says besides.
+type RawPlugin struct {
+	NoCgroups  bool
+	DeniedEnv  []string
+	DeniedUIDs string // such as "0,100-200"
+	DeniedGIDs string
+}
+
+// IsolatedPlugin is what plugin "exec" or "java" says.
+type IsolatedPlugin struct {
+	AllowCaps  []string // nil is the default
+	PIDMode    string   // "private" or "host"; "" is private
+	IPCMode    string
+	DeniedUIDs string // such as "0,100-200"
+	DeniedGIDs string
 }
 
 // mostTrackedVersions is the limit of the servers' state.
@@ -246,6 +276,7 @@ func defaults(dev bool) *Config {
 		Client: Client{
 			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
 			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50,
+			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"berth"
-	"berth/internal/decode"
 	"berth/op"
 )
 
@@ -137,6 +136,7 @@ var clientKeys = table{
 	"reservable_cores": cores(func(c *Config) *[]uint16 { return &c.Client.ReservableCores }),
 	"host_volume":      hostVolumes,
 	"host_network":     hostNetworks,
+	"chroot_env":       chrootEnv,
 
 	"options":     options,
 	"server_join": block(clientJoin),
@@ -173,27 +173,6 @@ var clientJoin = table{
 	"start_join":     only(),
 }
 
-// plugins reads the plugin blocks, which configure drivers.
-func plugins(d *decoder, path string, n *node) {
-	enabled := func(field func(*Config) *bool) setting {
-		return block(table{"config": block(table{
-			"enabled":          flag(field),
-			"no_cgroups":       only(false),
-			"denied_envvars":   only(),
-			"denied_host_uids": only(""),
-			"denied_host_gids": only(""),
-		}), "args": only()})
-	}
-	d.block(path, n, table{
-		"raw_exec":    enabled(func(c *Config) *bool { return &c.Plugins.RawExec }),
-		"mock_driver": enabled(func(c *Config) *bool { return &c.Plugins.MockDriver }),
-		"docker":      block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
-		"exec":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
-		"java":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
-		"qemu":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
-	})
-}
-
 // unsupportedDriver notes a problem for the configuration of a driver that
 // Berth does not have, unless all of it is empty.
 func unsupportedDriver(d *decoder, path string, n *node) {
@@ -201,28 +180,6 @@ func unsupportedDriver(d *decoder, path string, n *node) {
 		return
 	}
 	d.addf(n.pos, path, "this driver is not supported: use raw_exec or mock_driver")
-}
-
-// options reads the settings that predate plugin blocks. It is a free map in
-// Nomad, which tools fill with keys of their own, so others are only warned of.
-func options(d *decoder, path string, n *node) {
-	opts, ok := d.dict(path, n)
-	if !ok {
-		return
-	}
-	for _, k := range n.value.(object).keys() {
-		at := decode.Join(path, k)
-		switch v := opts[k]; {
-		case k == "driver.raw_exec.enable" && (v == "1" || v == "true"):
-			d.to.Plugins.RawExec = true
-		case k == "driver.raw_exec.enable" && (v == "0" || v == "false" || v == ""):
-			d.to.Plugins.RawExec = false
-		case k == "driver.raw_exec.enable":
-			d.fail(at, "must be true or false")
-		case v != "":
-			d.warnf("%s: %s has no effect: only driver.raw_exec.enable has", d.setAt[at], berth.Clip(at, 100))
-		}
-	}
 }
 
 // logLevel reads log_level, in any case. trace is debug with LogTrace set.

@@ -141,7 +141,6 @@ var unsupportedClient = table{
 	"alloc_mounts_dir":                   only(),
 	"host_volumes_dir":                   only(),
 	"host_volume_plugin_dir":             only(),
-	"chroot_env":                         empty("a custom chroot"),
 	"template":                           empty("configuring templates"),
 	"artifact":                           empty("configuring artifacts"),
 	"users":                              empty("configuring users"),

@@ -16,6 +16,10 @@ func (d *Daemon) newNode() (err error) {
 		servers = []string{d.RPCAddr()}
 	}
 	d.cluster = agent.NewCluster(servers, d.conf.Region, d.serverTLS().Dial, d.log)
+	drivers, err := drivers(d.conf.Config)
+	if err != nil {
+		return err
+	}
 	d.agent, err = agent.New(agent.Config{
 		Servers: d.cluster, DataDir: d.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir, Folders: d.folders,
 		Region: d.conf.Region, Datacenter: d.conf.Datacenter, Name: d.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
@@ -30,7 +34,8 @@ func (d *Daemon) newNode() (err error) {
 		},
 		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
-		RawExec: d.conf.Plugins.RawExec, MockDriver: d.conf.Plugins.MockDriver,
+		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, MockDriver: d.conf.Plugins.MockDriver,
+		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny,
 		StopTasksOnExit: d.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,
 	})
 	return err

@@ -41,7 +41,35 @@ var RawExec = &Schema{"raw_exec", []Setting{
 	{Key: "command", Kind: String, Required: true, Doc: "Program to run: an absolute path on the host, a path below the task's directory, or a name in `PATH`."},
 	{Key: "args", Kind: Strings, Doc: "Arguments of the command."},
 	{Key: "work_dir", Kind: String, Doc: "Absolute path of the working directory. Default: the task's directory."},
+	{Key: "oom_score_adj", Kind: Integer, High: 1000, Doc: "How readily the kernel kills the task when the machine runs out of memory."},
+	{Key: "denied_envvars", Kind: Strings, Doc: "Environment variables that the task does not get. `*` stands for any text."},
 }}
+
+// isolation is what tasks with a file tree of their own share.
+var isolation = []Setting{
+	{Key: "work_dir", Kind: String, Doc: "Absolute path of the working directory in the task's file tree. Default: `/`, the task's directory."},
+	{Key: "pid_mode", Kind: String, Doc: "`private`: the task sees its own processes only. `host`: it sees those of the host. Default: what the agent's configuration says, else `private`."},
+	{Key: "ipc_mode", Kind: String, Doc: "`private`: the task has shared memory of its own. `host`: it shares the host's. Default: what the agent's configuration says, else `private`."},
+	{Key: "cap_add", Kind: Strings, Doc: "Capabilities that the task has, such as `net_bind_service`. The agent must allow them. Default: none."},
+	{Key: "cap_drop", Kind: Strings, Doc: "Capabilities to leave out of `cap_add`."},
+	{Key: "oom_score_adj", Kind: Integer, High: 1000, Doc: "How readily the kernel kills the task when the machine runs out of memory."},
+}
+
+// Exec is the config of exec, which runs a command with a file tree and
+// processes of its own.
+var Exec = &Schema{"exec", append([]Setting{
+	{Key: "command", Kind: String, Required: true, Doc: "Program to run: an absolute path in the task's file tree, a path below the task's directory, or a name in `PATH`."},
+	{Key: "args", Kind: Strings, Doc: "Arguments of the command."},
+}, isolation...)}
+
+// Java is the config of java, which runs a Java program as exec runs a command.
+var Java = &Schema{"java", append([]Setting{
+	{Key: "class", Kind: String, Doc: "Class whose `main` is run. It or `jar_path` must be set."},
+	{Key: "class_path", Kind: String, Doc: "Where Java looks for classes, as its option `-cp`."},
+	{Key: "jar_path", Kind: String, Doc: "Archive to run, such as `local/app.jar`. It or `class` must be set."},
+	{Key: "jvm_options", Kind: Strings, Doc: "Options of Java itself, before the class or archive."},
+	{Key: "args", Kind: Strings, Doc: "Arguments of the Java program."},
+}, isolation...)}
 
 // Mock is the config of mock_driver, which pretends to run a task. It is meant
 // for tests; an agent has it only if its configuration enables it.
@@ -64,7 +92,7 @@ var Mock = &Schema{"mock_driver", []Setting{
 }}
 
 // schemas are those of all drivers that jobs can name.
-var schemas = []*Schema{Docker, Mock, RawExec}
+var schemas = []*Schema{Docker, Exec, Java, Mock, RawExec}
 
 // Drivers returns the names of the drivers that have a schema, in order.
 func Drivers() []string {

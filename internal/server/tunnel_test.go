@@ -14,6 +14,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/agent"
+	"berth/internal/agent/driver/raw"
 	"berth/internal/api"
 	"berth/internal/msgpack"
 	"berth/internal/server"
@@ -35,7 +36,7 @@ func (r *running) follow() *follower {
 	r.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cluster := agent.NewCluster([]string{r.rpc}, "", nil, log)
-	a, err := agent.New(agent.Config{Servers: cluster, DataDir: r.t.TempDir(), Name: "follower", CgroupParent: "-", LoopbackOnly: true, RawExec: true, Log: log})
+	a, err := agent.New(agent.Config{Servers: cluster, DataDir: r.t.TempDir(), Name: "follower", CgroupParent: "-", LoopbackOnly: true, RawExec: raw.Config{Enabled: true}, Log: log})
 	if err != nil {
 		r.t.Fatal(err)
 	}

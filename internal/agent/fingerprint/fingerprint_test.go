@@ -24,7 +24,7 @@ func node(t *testing.T, c *Config) *berth.Node {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	drivers := map[string]driver.Driver{raw.Name: raw.New(false), mock.Name: mock.New(true)}
+	drivers := map[string]driver.Driver{raw.Name: raw.New(raw.Config{}), mock.Name: mock.New(true)}
 	return Node(context.Background(), c, dir, drivers, slog.New(slog.DiscardHandler))
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,72 +16,58 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth/internal/cpuset"
 	"berth/internal/saferoot"
 )
 
 // cgroup is a control group that holds one task, so that none of its processes
-// gets away whatever it does. It limits nothing except, on request, the
-// cores. Without one, and a machine may offer none, sessions and marks have to
-// do.
+// gets away whatever it does, and that limits it. Without one, and a machine may
+// offer none, sessions and marks have to do. A nil cgroup is none.
 type cgroup struct {
-	dir string
-	v2  bool
-	fd  *os.File // of dir, if v2
+	dir         string // the group by which the task is found and killed; "" if there is none
+	v2          bool
+	fd          *os.File          // of dir, if v2
+	controllers map[string]string // groups of version 1 that limit, by controller
+	given       []string          // groups that the task is put into and that are not ours
 }
 
-// newCgroup makes a group below the parent in the first hierarchy that lets
-// us, and returns nil if none does.
-func newCgroup(parent, name string, hierarchies []hierarchy) *cgroup {
+// newCgroup makes a group below the parent in the first hierarchy that lets us,
+// and those of the controllers that are needed. It returns nil if none can be
+// made.
+func newCgroup(parent, name string, hierarchies []hierarchy, needed []string) *cgroup {
 	if saferoot.Name(parent) != nil || saferoot.Name(name) != nil {
 		return nil
 	}
+	c := &cgroup{controllers: map[string]string{}}
 	for _, h := range hierarchies {
 		dir := filepath.Join(h.mount, parent, name)
-		if os.MkdirAll(dir, 0o755) != nil {
+		for _, controller := range needed {
+			if slices.Contains(h.controllers, controller) && os.MkdirAll(dir, 0o755) == nil {
+				c.controllers[controller] = dir
+			}
+		}
+		if c.dir != "" || !h.v2 && !slices.Contains(h.controllers, "freezer") || os.MkdirAll(dir, 0o755) != nil {
 			continue
 		}
-		c := &cgroup{dir: dir, v2: h.v2}
-		if !c.v2 {
-			return c
+		if h.v2 {
+			var err error
+			if c.fd, err = os.Open(dir); err != nil {
+				_ = os.Remove(dir)
+				continue
+			}
 		}
-		var err error
-		if c.fd, err = os.Open(dir); err == nil {
-			return c
-		}
-		_ = os.Remove(dir)
+		c.dir, c.v2 = dir, h.v2
 	}
-	return nil
-}
-
-// setCores keeps the group to some cores. Nothing is done for no cores: a task
-// has the same all its life.
-func (c *cgroup) setCores(cores []uint16) error {
-	switch {
-	case len(cores) == 0:
+	if c.dir == "" && len(c.controllers) == 0 {
 		return nil
-	case c == nil || !c.v2:
-		return errors.New("the machine has no cgroups of version 2 for us")
 	}
-	// A controller is handed down level by level; it may be already.
-	parent := filepath.Dir(c.dir)
-	var errs []error
-	for _, dir := range []string{filepath.Dir(parent), parent} {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpuset"), 0o644); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(c.dir, "cpuset.cpus"), []byte(cpuset.Format(cores)), 0o644); err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	return nil
+	return c
 }
 
-// hierarchy is a mounted hierarchy that can hold tasks: the unified one, or
-// version 1's freezer.
+// hierarchy is a mounted hierarchy: the unified one, or one of version 1.
 type hierarchy struct {
-	mount string
-	v2    bool
+	mount       string
+	v2          bool
+	controllers []string // of version 1
 }
 
 // hierarchies reads what is mounted, the unified one first.
@@ -89,6 +76,7 @@ func hierarchies() (out []hierarchy) {
 	if err != nil {
 		return nil
 	}
+	seen := map[string]bool{}
 	s := bufio.NewScanner(bytes.NewReader(b))
 	for s.Scan() {
 		// 36 35 98:0 /root /mount options… - type source super-options
@@ -99,9 +87,10 @@ func hierarchies() (out []hierarchy) {
 		}
 		switch {
 		case g[0] == "cgroup2":
-			out = append([]hierarchy{{f[4], true}}, out...)
-		case g[0] == "cgroup" && strings.Contains(","+g[2]+",", ",freezer,"):
-			out = append(out, hierarchy{f[4], false})
+			out = append([]hierarchy{{mount: f[4], v2: true}}, out...)
+		case g[0] == "cgroup" && !seen[g[2]]: // a hierarchy may be mounted at several places
+			seen[g[2]] = true
+			out = append(out, hierarchy{mount: f[4], controllers: strings.Split(g[2], ",")})
 		}
 	}
 	return out
@@ -113,8 +102,13 @@ func (c *cgroup) fork(attr *syscall.SysProcAttr, start func() (int, error)) (int
 	if c == nil {
 		return start()
 	}
+	dirs := append(c.controllerDirs(), c.given...)
 	if c.v2 {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(c.fd.Fd())
+	} else if c.dir != "" && !slices.Contains(dirs, c.dir) {
+		dirs = append(dirs, c.dir)
+	}
+	if len(dirs) == 0 {
 		return start()
 	}
 	// In version 1 a thread can be in a group of its own, and a child is where
@@ -126,32 +120,45 @@ func (c *cgroup) fork(attr *syscall.SysProcAttr, start func() (int, error)) (int
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		home := filepath.Join(filepath.Dir(filepath.Dir(c.dir)), "tasks")
-		if b, e := os.ReadFile("/proc/thread-self/cgroup"); e == nil {
-			home = ownTasksFile(string(b), filepath.Dir(filepath.Dir(c.dir)), home)
-		}
+		own, _ := os.ReadFile("/proc/thread-self/cgroup")
 		tid := []byte(strconv.Itoa(unix.Gettid()))
-		if err = os.WriteFile(filepath.Join(c.dir, "tasks"), tid, 0); err != nil {
-			return
+		var home []string
+		for _, dir := range dirs {
+			if err = os.WriteFile(filepath.Join(dir, "tasks"), tid, 0); err != nil {
+				break
+			}
+			home = append(home, ownTasksFile(string(own), dir))
 		}
-		pid, err = start()
-		if os.WriteFile(home, tid, 0) == nil {
-			runtime.UnlockOSThread()
+		if err == nil {
+			pid, err = start()
 		}
+		for _, file := range home {
+			if os.WriteFile(file, tid, 0) != nil {
+				return
+			}
+		}
+		runtime.UnlockOSThread()
 	}()
 	<-done
 	return pid, err
 }
 
-// ownTasksFile returns the tasks file of the freezer group that a thread is in.
-func ownTasksFile(cgroups, mount, def string) string {
-	for line := range strings.Lines(cgroups) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) == 3 && strings.Contains(","+f[1]+",", ",freezer,") {
-			return filepath.Join(mount, f[2], "tasks")
+// ownTasksFile returns the tasks file of the group that a thread is in, of the
+// hierarchy of version 1 that holds dir; "" if it cannot be found.
+func ownTasksFile(cgroups, dir string) string {
+	for _, h := range hierarchies() {
+		if h.v2 || !strings.HasPrefix(dir, h.mount+"/") {
+			continue
 		}
+		for line := range strings.Lines(cgroups) {
+			f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if len(f) == 3 && slices.Contains(h.controllers, strings.SplitN(f[1], ",", 2)[0]) {
+				return filepath.Join(h.mount, f[2], "tasks")
+			}
+		}
+		return filepath.Join(h.mount, "tasks")
 	}
-	return def
+	return ""
 }
 
 // pids lists the processes in the group.
@@ -171,6 +178,9 @@ func (c *cgroup) pids() (out []int) {
 // kill kills every process in the group and waits, for a while, until none is
 // listed.
 func (c *cgroup) kill() error {
+	if c.dir == "" {
+		return nil
+	}
 	for wait := time.Millisecond; ; wait *= 2 {
 		err := c.killOnce()
 		if errors.Is(err, fs.ErrNotExist) || err == nil && len(c.pids()) == 0 {
@@ -215,8 +225,19 @@ func (c *cgroup) remove() error {
 	if c.fd != nil {
 		_ = c.fd.Close()
 	}
+	var errs []error
+	for _, dir := range append(c.controllerDirs(), c.dir) {
+		if dir != "" {
+			errs = append(errs, removeInTime(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeInTime removes one group, see remove.
+func removeInTime(dir string) error {
 	for end, wait := time.Now().Add(removeTime), time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		err := removeGroup(c.dir)
+		err := removeGroup(dir)
 		if !errors.Is(err, unix.EBUSY) || !time.Now().Before(end) {
 			return err
 		}

@@ -63,6 +63,9 @@ func (d *Dir) Start(ctx context.Context, task string, number uint64, st Start) (
 		return nil, err
 	}
 	req := request{Call: callStart, Task: task, Launch: number, Start: &st}
+	if st.Isolate != nil {
+		req.Call = callIsolate
+	}
 	for end := time.Now().Add(callTime); ; { // one may end while we call it
 		if err := d.ensure(ctx); err != nil {
 			return nil, err
@@ -157,8 +160,10 @@ func (d *Dir) endOrphans(l Launch, grace time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("%w, and %w", ErrLost, err)
 	}
-	if d.owns(l.Cgroup) {
-		_ = (&cgroup{dir: l.Cgroup}).remove() // one that stays is empty, and keeps nobody
+	for _, dir := range append([]string{l.Cgroup}, l.Controllers...) {
+		if d.owns(dir) {
+			_ = (&cgroup{dir: dir}).remove() // one that stays is empty, and keeps nobody
+		}
 	}
 	return ErrLost
 }
@@ -329,8 +334,13 @@ func (d *Dir) call(ctx context.Context, req request) (*response, error) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	// A wait takes as long as the task; everything else is answered at once.
-	if req.Call != callWait {
+	// A wait takes as long as the task; everything else is answered at once, but
+	// an isolated task's file tree has to be built first.
+	switch req.Call {
+	case callWait:
+	case callIsolate:
+		_ = conn.SetDeadline(time.Now().Add(setupTime + callTime))
+	default:
 		_ = conn.SetDeadline(time.Now().Add(callTime))
 	}
 	if err := writeFrame(conn, &req); err != nil {

@@ -28,6 +28,10 @@ const (
 	callRelease = "release"
 	callEnd     = "end"
 	callExtend  = "extend"
+	// callIsolate is a start of an isolated task. It has a name of its own so
+	// that a supervisor of an older release, which would start the task without
+	// isolation, refuses it.
+	callIsolate = "isolate"
 )
 
 // request is what an agent asks of a supervisor. Which fields it uses depends
@@ -96,7 +100,7 @@ func (r *request) check() error {
 	if r.V != version {
 		return berth.Errorf(berth.Invalid, "unsupported version %d of the supervisor's protocol: want %d", r.V, version)
 	}
-	if r.Call == callStart {
+	if r.Call == callStart || r.Call == callIsolate {
 		if r.Start == nil || r.Task == "" || r.Launch == 0 {
 			return berth.Errorf(berth.Invalid, "start: must name a task, a launch and what to start")
 		}

@@ -14,7 +14,6 @@ import (
 
 	"berth"
 	"berth/internal/agent/logs"
-	"berth/internal/cpuset"
 	"berth/internal/failpoint"
 )
 
@@ -33,6 +32,9 @@ type proc struct {
 	killSignal  syscall.Signal // how it is stopped when the lease is over
 	killTimeout time.Duration
 	cutOff      bool // the lease was over
+
+	init    bool           // it is the first process of a PID namespace
+	instead syscall.Signal // what it was killed in place of, see send; 0 if it was not
 }
 
 // start starts a launch, or says how it goes if it was started before. The
@@ -89,61 +91,6 @@ func (s *server) start(req *request) (*Launch, error) {
 	s.stopIfLeaseOver() // the timer may have fired before it was live
 	l := p.launch
 	return &l, nil
-}
-
-// fork makes the task's process.
-func (p *proc) fork(st *Start) (err error) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	outputs := []*os.File{null, null}
-	if !st.Logs.Disabled {
-		if outputs, err = p.openLogs(&st.Logs); err != nil {
-			return err
-		}
-		defer outputs[0].Close()
-		defer outputs[1].Close()
-	}
-	attr := &syscall.ProcAttr{
-		Dir:   st.Dir,
-		Env:   markedEnv(st.Env, p.s.state.Alloc, p.launch.Task),
-		Files: []uintptr{null.Fd(), outputs[0].Fd(), outputs[1].Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	}
-	// Without a user the task runs as the agent does.
-	if u := st.User; u != nil {
-		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
-	}
-	if st.Cgroup != "" {
-		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups)
-		// Cores are a promise to others, not a need of the task: it runs
-		// without.
-		if err := p.group.setCores(st.Cores); err != nil {
-			p.s.log.Warn("the task is not kept to its cores", "task", p.launch.Task, "cores", cpuset.Format(st.Cores), "error", err)
-		}
-	}
-	pid, err := p.group.fork(attr.Sys, func() (int, error) {
-		return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
-	})
-	if err != nil {
-		p.removeGroup()
-		for _, r := range p.reads {
-			_ = r.Close()
-		}
-		return berth.Errorf(berth.Invalid, "start %q in %q: %w", st.Command, st.Dir, err)
-	}
-	// From here on the process can be found again, by its number and start
-	// time.
-	p.launch.PID = pid
-	if p.group != nil {
-		p.launch.Cgroup = p.group.dir
-	}
-	if me, ok := readProcess(pid); ok { // there even if it has ended: we have not reaped it
-		p.launch.StartTime = me.start
-	}
-	return nil
 }
 
 // markedEnv makes sure that the marks are there and are ours.
@@ -219,6 +166,17 @@ func (p *proc) signal(sig syscall.Signal) error {
 	if p.reaped {
 		return berth.Errorf(berth.Conflict, "task %q has ended", p.launch.Task)
 	}
+	return p.send(sig)
+}
+
+// send sends the signal to the task's first process. The first process of a PID
+// namespace gets only what it has a handler for: what would end any other
+// process ends it by our hand. The caller holds mu.
+func (p *proc) send(sig syscall.Signal) error {
+	if p.init && endsByDefault(p.launch.PID, sig) {
+		p.instead = sig
+		sig = unix.SIGKILL
+	}
 	return unix.Kill(p.launch.PID, sig)
 }
 
@@ -232,7 +190,7 @@ func (p *proc) stop(sig syscall.Signal, timeout time.Duration) {
 	if p.kill != nil && !at.Before(p.killAt) {
 		return
 	}
-	_ = unix.Kill(p.launch.PID, sig)
+	_ = p.send(sig)
 	if p.kill != nil {
 		p.kill.Stop()
 	}
@@ -260,6 +218,9 @@ func (p *proc) ended(status unix.WaitStatus) {
 		exit.Code = status.ExitStatus()
 	case status.Signaled():
 		exit.Signal = int(status.Signal())
+		if status.Signal() == unix.SIGKILL && p.instead != 0 {
+			exit.Signal = int(p.instead)
+		}
 		exit.Code = 128 + exit.Signal
 	default:
 		exit.Err = fmt.Sprintf("ended with status %#x", uint32(status))
@@ -280,6 +241,7 @@ func (p *proc) finish(exit *Exit) {
 	if err := endAll(p.rest, 0, 10*time.Second); err != nil {
 		p.s.log.Warn("cannot kill all of a task", "task", p.launch.Task, "error", err)
 	}
+	exit.OOMKilled = !exit.Success() && p.group.oomKilled()
 	// Before the exit is told: the task's next launch has a group of this name.
 	p.removeGroup()
 	drained := make(chan struct{})

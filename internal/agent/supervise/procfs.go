@@ -102,6 +102,41 @@ func hasVar(env []byte, name, value string) bool {
 	return false
 }
 
+// endsByDefault reports whether a signal ends a process unless it has a handler
+// for it, and the process has none and does not ignore or block it.
+func endsByDefault(pid int, sig syscall.Signal) bool {
+	switch sig {
+	case 0, unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGCHLD, unix.SIGURG, unix.SIGWINCH:
+		return false
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	return defaultIn(string(b), sig)
+}
+
+// defaultIn reports whether a /proc/PID/status says that a signal is neither
+// blocked, ignored nor caught.
+func defaultIn(status string, sig syscall.Signal) bool {
+	if sig < 1 || sig > 64 {
+		return false
+	}
+	seen := 0
+	for line := range strings.Lines(status) {
+		name, mask, _ := strings.Cut(line, ":")
+		switch name {
+		case "SigBlk", "SigIgn", "SigCgt":
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			if err != nil || bits&(1<<(sig-1)) != 0 {
+				return false
+			}
+			seen++
+		}
+	}
+	return seen == 3
+}
+
 // signalProcess signals just this process: if its number has gone to another
 // meanwhile, nobody.
 func signalProcess(p process, sig syscall.Signal) error {

@@ -138,7 +138,7 @@ func (s *server) answer(conn *net.UnixConn, req *request) (resp response, err er
 			s.gone[req.Task] = max(s.gone[req.Task], req.Launch)
 		}
 		return resp, nil
-	case callStart:
+	case callStart, callIsolate:
 		if callerGone(conn) {
 			return resp, berth.Errorf(berth.Unavailable, "the caller is gone")
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/agent/isolate"
 	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 )
@@ -36,6 +37,9 @@ func Main(args []string) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: supervise ALLOCATION, started by an agent in an allocation's "+ControlDir+" directory")
 		return 2
+	}
+	if isolate.IsWord(args[0]) {
+		return isolate.Main(args[0])
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	s, ready, err := prepare(args[0], log)
@@ -72,7 +76,7 @@ type server struct {
 	alloc   *saferoot.Root // the allocation's directory
 	lock    *os.File       // held while we live
 	sock    *net.UnixListener
-	cgroups []hierarchy // hierarchies in which groups can be made
+	cgroups []hierarchy // hierarchies in which groups can be made; those that only limit last
 
 	mu    sync.Mutex
 	state state            // what the control directory is to hold

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/isolate"
 )
 
 // ControlDir is the name of the control directory in an allocation's
@@ -63,8 +64,30 @@ type Start struct {
 	KillSignal  int           `json:",omitempty"`
 	KillTimeout time.Duration `json:",omitempty"`
 	// Cores are those that the task may run on, where the machine has the
-	// cpuset controller of cgroup version 2; nil is all.
+	// cpuset controller; nil is all.
 	Cores []uint16 `json:",omitempty"`
+	// Limits are what the task may use. Where the machine has no controller for
+	// one that is set, the task does not start.
+	Limits Limits `json:",omitzero"`
+	// OOMScoreAdj, -1000 to 1000, says how readily the kernel kills the task
+	// for lack of memory.
+	OOMScoreAdj int `json:",omitempty"`
+	// Groups are cgroups besides, absolute paths that exist, which the task
+	// is put into.
+	Groups []string `json:",omitempty"`
+	// Isolate keeps the task from the machine; nil does not. Command is then
+	// looked for in the task's file tree, and Dir is not used.
+	Isolate *isolate.Spec `json:",omitempty"`
+}
+
+// Limits are what a task may use of the machine; 0 is no limit.
+type Limits struct {
+	CPUShares    int64 `json:",omitempty"` // weight against other tasks
+	CPUQuota     int64 `json:",omitempty"` // thousandths of a core, at most
+	Memory       int64 `json:",omitempty"` // bytes that it keeps when memory gets scarce
+	MemoryMax    int64 `json:",omitempty"` // bytes above which the kernel kills it
+	MaxProcesses int64 `json:",omitempty"`
+	Devices      bool  `json:",omitempty"` // only the devices that an isolated task has, where cgroups of version 1 can say so
 }
 
 // User is who a task runs as.
@@ -89,8 +112,12 @@ type Launch struct {
 	StartTime uint64 // of the process, in clock ticks since boot: with PID its identity
 	StartedAt time.Time
 	Cgroup    string // directory of its cgroup; "" if it has none
-	Exit      *Exit  // nil while it runs
-	Released  bool   // the agent has recorded the exit
+	// Controllers are the directories of its cgroups in hierarchies of version 1
+	// that limit it.
+	Controllers []string `json:",omitempty"`
+	Isolated    bool     `json:",omitempty"` // it was started with Start.Isolate
+	Exit        *Exit    // nil while it runs
+	Released    bool     // the agent has recorded the exit
 }
 
 // Exit is how a task ended.
@@ -100,6 +127,9 @@ type Exit struct {
 	Err    string // why there is neither
 	At     time.Time
 	CutOff bool `json:",omitempty"` // it was stopped because the lease was over
+	// OOMKilled says that it failed and the kernel had killed a process of it
+	// because it used more memory than it may.
+	OOMKilled bool `json:",omitempty"`
 }
 
 // Success reports whether the task ended well.
@@ -110,7 +140,7 @@ func (s *Start) check() error {
 	switch {
 	case s.Command == "":
 		return berth.Errorf(berth.Invalid, "start: no command")
-	case s.Dir == "":
+	case s.Dir == "" && s.Isolate == nil:
 		return berth.Errorf(berth.Invalid, "start: no working directory")
 	case !s.Logs.Disabled && (s.Logs.MaxFiles < 1 || s.Logs.MaxSize < 1):
 		return berth.Errorf(berth.Invalid, "start: logs of %d files of %d bytes: must be at least one of each", s.Logs.MaxFiles, s.Logs.MaxSize)

@@ -213,12 +213,12 @@ func prepared(t *testing.T, a *op.Alloc, task int, d driver.Driver) (*attempt, s
 func TestHooksMakeAStart(t *testing.T) {
 	a := sampleAlloc(t, `{"Name":"app","Driver":"raw_exec","User":"${meta.user}","Config":{"command":"/bin/${attr.kernel.name}","args":["${NOMAD_PORT_http}","${env[\"X\"]}"]},
 		"Env":{"X":"y"},"LogConfig":{"MaxFiles":3,"MaxFileSizeMB":2}}`)
-	_, _, err := prepared(t, a, 0, raw.New(true))
+	_, _, err := prepared(t, a, 0, raw.New(raw.Config{Enabled: true}))
 	if err == nil || !strings.Contains(err.Error(), "${meta.user}") {
 		t.Fatalf("a user that stands for nothing: %v", err)
 	}
 	a.Job.TaskGroups[0].Tasks[0].User = ""
-	at, path, err := prepared(t, a, 0, raw.New(true))
+	at, path, err := prepared(t, a, 0, raw.New(raw.Config{Enabled: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,11 +285,11 @@ func TestAdvisory_C37_InterpolatedValuesAreChecked(t *testing.T) {
 	}
 	a := sampleAlloc(t, `{"Name":"app","Driver":"raw_exec","Config":{"command":"/bin/true","work_dir":"${NOMAD_META_w}"}}`)
 	a.Job.Meta = map[string]string{"w": "../../etc"}
-	at, _, err := prepared(t, a, 0, raw.New(true))
+	at, _, err := prepared(t, a, 0, raw.New(raw.Config{Enabled: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw.New(true).Start(t.Context(), at.out); err == nil || !strings.Contains(err.Error(), "work_dir") {
+	if _, err := raw.New(raw.Config{Enabled: true}).Start(t.Context(), at.out); err == nil || !strings.Contains(err.Error(), "work_dir") {
 		t.Errorf("work_dir: %v", err)
 	}
 }

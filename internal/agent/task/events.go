@@ -48,9 +48,14 @@ func terminatedEvent(now time.Time, x *driver.Exit) berth.TaskEvent {
 		message += ", Signal: " + strconv.Itoa(x.Signal)
 		details = append(details, "signal", strconv.Itoa(x.Signal))
 	}
-	if x.Err != "" {
-		message += fmt.Sprintf(", Exit Message: %q", x.Err)
-		details = append(details, "exit_message", x.Err)
+	why := x.Err
+	if x.OOMKilled {
+		why = "OOM Killed"
+		details = append(details, "oom_killed", "true")
+	}
+	if why != "" {
+		message += fmt.Sprintf(", Exit Message: %q", why)
+		details = append(details, "exit_message", why)
 	}
 	return event(berth.EventTerminated, now, message, details...)
 }

@@ -55,7 +55,9 @@ func (d *Driver) Alloc(t *testing.T) func(launch uint64, config map[string]any) 
 	t.Helper()
 	path := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(path, logs.Dir), 0o755))
-	must(t, os.MkdirAll(filepath.Join(path, "task", "local"), 0o755))
+	for _, dir := range []string{"local", "secrets", "tmp"} {
+		must(t, os.MkdirAll(filepath.Join(path, "task", dir), 0o755))
+	}
 	root, err := saferoot.Open(path)
 	must(t, err)
 	id := rand.Text()

@@ -9,20 +9,16 @@ package raw
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/user"
+	"path"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/process"
 	"berth/internal/agent/supervise"
 	"berth/internal/driverconfig"
 	"berth/internal/saferoot"
@@ -31,13 +27,24 @@ import (
 // Name is what jobs call the driver.
 var Name = driverconfig.RawExec.Driver
 
-// Driver implements [driver.Driver].
-type Driver struct{ enabled atomic.Bool }
+// Config is what the agent's configuration says of the driver.
+type Config struct {
+	Enabled   bool
+	NoCgroups bool     // tasks get no cgroup, so what hides from its session can outlive them
+	DeniedEnv []string // variables that tasks do not get; * stands for any text
+	Users     process.Rules
+}
 
-// New returns the driver. enabled is what the agent's configuration says.
-func New(enabled bool) *Driver {
-	d := new(Driver)
-	d.enabled.Store(enabled)
+// Driver implements [driver.Driver].
+type Driver struct {
+	c       Config
+	enabled atomic.Bool
+}
+
+// New returns the driver.
+func New(c Config) *Driver {
+	d := &Driver{c: c}
+	d.enabled.Store(c.Enabled)
 	return d
 }
 
@@ -64,40 +71,20 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 	if !d.enabled.Load() {
 		return nil, berth.Errorf(berth.Denied, "driver %s is not enabled in this agent's configuration", Name)
 	}
-	st, err := plan(t)
+	st, err := d.plan(t)
 	if err != nil {
 		return nil, err
 	}
-	l, err := t.Supervisor.Start(ctx, t.Name, t.Launch, *st)
-	if err == nil {
-		return &handle{t, *l}, nil
-	}
-	if berth.KindOf(err) == berth.Invalid || driver.Detaching(ctx) {
-		return nil, err // the command cannot be run; or the next agent looks what came of it
-	}
-	// The supervisor may have started it and the answer was lost.
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	l, findErr := t.Supervisor.Find(late, t.Name, t.Launch, t.Grace)
-	switch {
-	case errors.Is(findErr, driver.ErrUnknown), errors.Is(findErr, driver.ErrLost), errors.Is(findErr, driver.ErrReboot):
-		return nil, driver.Recoverable(err) // nothing of it runs
-	case findErr != nil:
-		return nil, errors.Join(driver.ErrUnclear, err, findErr)
-	}
-	h := &handle{t, *l}
-	if ctx.Err() == nil {
-		return h, nil
-	}
-	err = errors.Join(err, h.Stop(late, syscall.SIGKILL, 0))
-	if _, waitErr := h.Wait(late); waitErr != nil && !errors.Is(waitErr, driver.ErrLost) {
-		return nil, errors.Join(driver.ErrUnclear, err, waitErr)
-	}
-	return nil, driver.Recoverable(errors.Join(err, h.Release(late)))
+	return process.Start(ctx, t, st)
+}
+
+// Recover implements [driver.Driver].
+func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.Handle, error) {
+	return process.Recover(ctx, t)
 }
 
 // plan turns a task into a start.
-func plan(t *driver.Task) (*supervise.Start, error) {
+func (d *Driver) plan(t *driver.Task) (*supervise.Start, error) {
 	config, err := driverconfig.RawExec.Read(t.Config)
 	if err != nil {
 		return nil, err
@@ -115,16 +102,35 @@ func plan(t *driver.Task) (*supervise.Start, error) {
 	case !filepath.IsAbs(dir):
 		return nil, berth.Errorf(berth.Invalid, "config.work_dir: %q must be an absolute path", dir)
 	}
-	path, err := lookup(t, command)
+	program, err := lookup(t, command)
 	if err != nil {
 		return nil, err
 	}
-	who, err := credential(t.User)
+	who, err := process.User(t.User)
+	if err == nil {
+		err = d.c.Users.Check(t.User, who)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &supervise.Start{Command: path, Args: args, Env: t.Env, Dir: dir, User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores,
-		Until: supervise.BootTime(t.RunUntil), KillSignal: int(t.KillSignal), KillTimeout: t.Grace}, nil
+	st := &supervise.Start{Command: program, Args: args, Env: without(t.Env, slices.Concat(d.c.DeniedEnv, config.Strings("denied_envvars"))), Dir: dir, User: who,
+		Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores, OOMScoreAdj: int(config.Integer("oom_score_adj")),
+		Until: supervise.BootTime(t.RunUntil), KillSignal: int(t.KillSignal), KillTimeout: t.Grace}
+	if d.c.NoCgroups {
+		st.Cgroup, st.Cores = "", nil
+	}
+	return st, nil
+}
+
+// without returns the variables whose names match none of the patterns.
+func without(env, patterns []string) []string {
+	if len(patterns) == 0 {
+		return env
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(patterns, func(p string) bool { ok, err := path.Match(p, name); return ok && err == nil })
+	})
 }
 
 // lookup finds the command: an absolute path is the host's, another one is
@@ -173,110 +179,4 @@ func executable(p string) error {
 		return berth.Errorf(berth.Invalid, "config.command: %q cannot be executed", p)
 	}
 	return nil
-}
-
-// credential looks up a user by name or number. The agent's own is nil.
-func credential(name string) (*supervise.User, error) {
-	if name == "" {
-		return nil, nil
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		var byID error
-		if u, byID = user.LookupId(name); byID != nil {
-			return nil, berth.Errorf(berth.Invalid, "user: %w", err)
-		}
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
-	}
-	// An agent may always start tasks as its own user, root or not.
-	if int(uid) == os.Geteuid() {
-		return nil, nil
-	}
-	if os.Geteuid() != 0 {
-		return nil, berth.Errorf(berth.Denied, "user: the agent does not run as root and cannot start tasks as %q", name)
-	}
-	who := &supervise.User{UID: uint32(uid)}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "user %q: %w", name, err)
-	}
-	who.GID = uint32(gid)
-	// The task gets the user's other groups as a login would.
-	groups, err := u.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("groups of user %q: %w", name, err)
-	}
-	for _, g := range groups {
-		if id, err := strconv.ParseUint(g, 10, 32); err == nil {
-			who.Groups = append(who.Groups, uint32(id))
-		}
-	}
-	return who, nil
-}
-
-// Recover implements [driver.Driver]. It works when the driver has been
-// disabled since: what runs must be watched and stopped.
-func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.Handle, error) {
-	l, err := t.Supervisor.Find(ctx, t.Name, t.Launch, t.Grace)
-	if err != nil {
-		return nil, err
-	}
-	return &handle{t, *l}, nil
-}
-
-// handle implements [driver.Handle] by asking the allocation's supervisor.
-type handle struct {
-	t *driver.Task
-	l supervise.Launch
-}
-
-// Launch implements [driver.Handle].
-func (h *handle) Launch() uint64 { return h.l.Number }
-
-// State is for people who look into the agent's records; the supervisor knows
-// the rest.
-func (h *handle) State() []byte {
-	b, _ := json.Marshal(struct { // plain values: no error
-		PID       int
-		StartTime uint64
-	}{h.l.PID, h.l.StartTime})
-	return b
-}
-
-// Wait implements [driver.Handle]. An exit that was known when the launch was
-// found needs no supervisor.
-func (h *handle) Wait(ctx context.Context) (*driver.Exit, error) {
-	if h.l.Exit != nil {
-		return h.l.Exit, nil
-	}
-	return h.t.Supervisor.Wait(ctx, h.t.Name, h.l.Number, h.t.Grace)
-}
-
-// Signal implements [driver.Handle].
-func (h *handle) Signal(ctx context.Context, sig syscall.Signal) error {
-	return h.t.Supervisor.Signal(ctx, h.t.Name, h.l.Number, sig)
-}
-
-// Stop implements [driver.Handle]. It returns when the supervisor has taken the
-// order; the end shows in Wait.
-func (h *handle) Stop(ctx context.Context, sig syscall.Signal, timeout time.Duration) error {
-	if h.l.Exit != nil {
-		return nil
-	}
-	return h.t.Supervisor.Stop(ctx, h.t.Name, h.l.Number, sig, timeout)
-}
-
-// Release implements [driver.Handle]: a supervisor all of whose launches are
-// released may end.
-func (h *handle) Release(ctx context.Context) error {
-	return h.t.Supervisor.Release(ctx, h.t.Name, h.l.Number)
-}
-
-// Usage implements [driver.Handle]. It is read from the machine, not asked of
-// the supervisor, and never fails.
-func (h *handle) Usage(context.Context) (driver.Usage, error) {
-	return h.t.Supervisor.Usage(&h.l), nil
 }

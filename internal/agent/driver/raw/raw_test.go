@@ -12,6 +12,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/drivertest"
+	"berth/internal/agent/driver/process"
 	"berth/internal/agent/supervise"
 )
 
@@ -32,8 +33,8 @@ func suite() drivertest.Driver {
 		panic(err)
 	}
 	return drivertest.Driver{
-		New:      func() driver.Driver { return New(true) },
-		Disabled: func() driver.Driver { return New(false) },
+		New:      func() driver.Driver { return New(Config{Enabled: true}) },
+		Disabled: func() driver.Driver { return New(Config{}) },
 		Runs:     sh("exec sleep 1000"),
 		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
 		DeafSays: "deaf",
@@ -83,7 +84,7 @@ func TestCommandsAreLookedForInTheTaskThenInItsPath(t *testing.T) {
 
 func TestTasksRunAsTheUserTheyAskFor(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if _, err := credential("root"); berth.KindOf(err) != berth.Denied {
+		if _, err := process.User("root"); berth.KindOf(err) != berth.Denied {
 			t.Errorf("an agent without rights: %v", err)
 		}
 		return
@@ -96,7 +97,7 @@ func TestTasksRunAsTheUserTheyAskFor(t *testing.T) {
 	task := d.Alloc(t)(1, sh("test $(id -u) = "+nobody.Uid))
 	task.User = "nobody"
 	task.Config["work_dir"] = "/"
-	h, err := New(true).Start(t.Context(), task)
+	h, err := New(Config{Enabled: true}).Start(t.Context(), task)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestTasksRunAsTheUserTheyAskFor(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for name, want := range map[string]berth.Kind{"no-such-user": berth.Invalid, "4294967295": berth.Invalid, "": ""} {
-		if _, err := credential(name); berth.KindOf(err) != want {
+		if _, err := process.User(name); berth.KindOf(err) != want {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -112,7 +113,7 @@ func TestTasksRunAsTheUserTheyAskFor(t *testing.T) {
 
 func TestUsageCountsAllProcessesOfATask(t *testing.T) {
 	d := suite()
-	h, err := New(true).Start(t.Context(), d.Alloc(t)(1, sh("sleep 1000 & sleep 1000 & wait")))
+	h, err := New(Config{Enabled: true}).Start(t.Context(), d.Alloc(t)(1, sh("sleep 1000 & sleep 1000 & wait")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestUsageCountsAllProcessesOfATask(t *testing.T) {
 func TestAdvisory_C42_DisabledIsAskedAtEachStart(t *testing.T) {
 	d := suite()
 	task := d.Alloc(t)
-	drv := New(true)
+	drv := New(Config{Enabled: true})
 	h, err := drv.Start(t.Context(), task(1, sh("exit 0")))
 	if err != nil {
 		t.Fatal(err)

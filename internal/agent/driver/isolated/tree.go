@@ -1,0 +1,111 @@
+package isolated
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/process"
+	"berth/internal/agent/isolate"
+)
+
+// What a task sees of the host's files.
+
+// programs are the host's directories of programs and libraries.
+var programs = []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32"}
+
+// settings are what programs look up in /etc and is no secret of the host. * is
+// any text. Private keys and password hashes are not among them.
+var settings = []string{
+	"alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "fonts", "gai.conf", "group", "host.conf", "hostname", "hosts", "inputrc", "java-*",
+	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "magic", "mime.types", "networks", "nsswitch.conf", "os-release",
+	"passwd", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "profile", "profile.d", "protocols", "resolv.conf", "rpc", "services", "shells",
+	"ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "terminfo", "timezone",
+}
+
+// binds returns what of the host is in a task's tree.
+func (d *Driver) binds() (out []isolate.Bind) {
+	if d.c.Chroot != nil {
+		for _, source := range slices.Sorted(maps.Keys(d.c.Chroot)) {
+			out = append(out, isolate.Bind{Source: source, Destination: d.c.Chroot[source]})
+		}
+		return out
+	}
+	for _, p := range programs {
+		out = append(out, isolate.Bind{Source: p, Destination: p})
+	}
+	for _, s := range settings {
+		found, _ := filepath.Glob("/etc/" + s)
+		for _, p := range found {
+			out = append(out, isolate.Bind{Source: p, Destination: p})
+		}
+	}
+	return out
+}
+
+// environment returns the task's variables with the paths of its own tree.
+func environment(t *driver.Task) []string {
+	inside := map[string]string{"NOMAD_ALLOC_DIR": "/alloc", "NOMAD_TASK_DIR": "/local", "NOMAD_SECRETS_DIR": "/secrets"}
+	if t.User == "" { // the agent's own would lead where the task cannot go
+		if home := process.Home(defaultUser); home != "" {
+			for name, value := range map[string]string{"USER": defaultUser, "LOGNAME": defaultUser, "HOME": home} {
+				if was, ok := os.LookupEnv(name); ok && slices.Contains(t.Env, name+"="+was) {
+					inside[name] = value
+				}
+			}
+		}
+	}
+	var out []string
+	for _, v := range t.Env {
+		name, value, _ := strings.Cut(v, "=")
+		switch {
+		case inside[name] != "":
+			continue
+		case name == "TMPDIR" && value == filepath.Join(t.Dir, "tmp"):
+			v = "TMPDIR=/tmp"
+		}
+		out = append(out, v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		out = append(out, name+"="+inside[name])
+	}
+	return out
+}
+
+// hostsFile returns /etc/hosts for a network of its own, "" for the host's.
+func hostsFile(n *driver.Network) string {
+	if len(n.Hosts) == 0 && n.Hostname == "" {
+		return ""
+	}
+	b := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	for _, name := range slices.Sorted(maps.Keys(n.Hosts)) {
+		b += n.Hosts[name] + "\t" + name + "\n"
+	}
+	if _, ok := n.Hosts[n.Hostname]; !ok && n.Hostname != "" {
+		b += "127.0.1.1\t" + n.Hostname + "\n"
+	}
+	return b
+}
+
+// resolvFile returns /etc/resolv.conf for the DNS block of a network, "" for
+// the host's.
+func resolvFile(n *driver.Network) string {
+	if n.DNS == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, s := range n.DNS.Servers {
+		fmt.Fprintf(&b, "nameserver %s\n", s)
+	}
+	if len(n.DNS.Searches) > 0 {
+		fmt.Fprintf(&b, "search %s\n", strings.Join(n.DNS.Searches, " "))
+	}
+	if len(n.DNS.Options) > 0 {
+		fmt.Fprintf(&b, "options %s\n", strings.Join(n.DNS.Options, " "))
+	}
+	return b.String()
+}

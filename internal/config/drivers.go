@@ -1,0 +1,130 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+
+	"berth"
+	"berth/internal/agent/driver/process"
+	"berth/internal/decode"
+)
+
+// What the configuration says of drivers: the plugin blocks, client.options and
+// client.chroot_env.
+
+// plugins reads the plugin blocks, which configure drivers.
+func plugins(d *decoder, path string, n *node) {
+	plugin := func(keys table) setting { return block(table{"config": block(keys), "args": only()}) }
+	isolated := func(of func(*Config) *IsolatedPlugin) setting {
+		return plugin(table{
+			"allow_caps":       texts(func(c *Config) *[]string { return &of(c).AllowCaps }),
+			"default_pid_mode": mode(func(c *Config) *string { return &of(c).PIDMode }),
+			"default_ipc_mode": mode(func(c *Config) *string { return &of(c).IPCMode }),
+			"denied_host_uids": ranges(func(c *Config) *string { return &of(c).DeniedUIDs }),
+			"denied_host_gids": ranges(func(c *Config) *string { return &of(c).DeniedGIDs }),
+			"no_pivot_root":    only(false),
+		})
+	}
+	d.block(path, n, table{
+		"raw_exec": plugin(table{
+			"enabled":          flag(func(c *Config) *bool { return &c.Plugins.RawExec }),
+			"no_cgroups":       flag(func(c *Config) *bool { return &c.Plugins.Raw.NoCgroups }),
+			"denied_envvars":   texts(func(c *Config) *[]string { return &c.Plugins.Raw.DeniedEnv }),
+			"denied_host_uids": ranges(func(c *Config) *string { return &c.Plugins.Raw.DeniedUIDs }),
+			"denied_host_gids": ranges(func(c *Config) *string { return &c.Plugins.Raw.DeniedGIDs }),
+		}),
+		"mock_driver": plugin(table{"enabled": flag(func(c *Config) *bool { return &c.Plugins.MockDriver })}),
+		"exec":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Exec }),
+		"java":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Java }),
+		"docker":      block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		"qemu":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+	})
+}
+
+// mode reads default_pid_mode or default_ipc_mode.
+func mode(field func(*Config) *string) setting {
+	return func(d *decoder, path string, n *node) {
+		s, ok := d.text(path, n)
+		switch {
+		case !ok:
+		case s != "private" && s != "host":
+			d.addf(n.pos, path, "must be private or host, got %.40q", s)
+		default:
+			*field(d.to) = s
+		}
+	}
+}
+
+// ranges reads numbers of users or groups such as "0,100-200".
+func ranges(field func(*Config) *string) setting {
+	return func(d *decoder, path string, n *node) {
+		s, ok := d.text(path, n)
+		if !ok {
+			return
+		}
+		if _, err := process.Ranges(s); err != nil {
+			d.addf(n.pos, path, "%v", err)
+			return
+		}
+		*field(d.to) = s
+	}
+}
+
+// chrootEnv reads what tasks with a file tree of their own see of the host.
+func chrootEnv(d *decoder, path string, n *node) {
+	all, ok := d.dict(path, n)
+	if !ok || len(all) == 0 {
+		return
+	}
+	for source, place := range all {
+		switch {
+		case !filepath.IsAbs(source):
+			d.addf(n.pos, decode.Join(path, source), "the path on the host must be absolute, got %.200q", source)
+		case !filepath.IsAbs(place) || filepath.Clean(place) == "/":
+			d.addf(n.pos, decode.Join(path, source), "the place in the task's file tree must be an absolute path below the root, got %.200q", place)
+		}
+	}
+	d.to.Client.ChrootEnv = all
+}
+
+// options reads the settings that predate plugin blocks. It is a free map in
+// Nomad, which tools fill with keys of their own, so others are only warned of.
+func options(d *decoder, path string, n *node) {
+	opts, ok := d.dict(path, n)
+	if !ok {
+		return
+	}
+	names := func(v string) []string {
+		out := []string{}
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	for _, k := range n.value.(object).keys() {
+		at := decode.Join(path, k)
+		switch v := opts[k]; {
+		case k == "driver.raw_exec.enable" && (v == "1" || v == "true"):
+			d.to.Plugins.RawExec = true
+		case k == "driver.raw_exec.enable" && (v == "0" || v == "false" || v == ""):
+			d.to.Plugins.RawExec = false
+		case k == "driver.raw_exec.enable":
+			d.fail(at, "must be true or false")
+		case k == "driver.raw_exec.no_cgroups" && (v == "1" || v == "true"):
+			d.to.Plugins.Raw.NoCgroups = true
+		case (k == "driver.allowlist" || k == "driver.whitelist") && v != "":
+			d.to.Client.DriverAllow = names(v)
+		case (k == "driver.denylist" || k == "driver.blacklist") && v != "":
+			d.to.Client.DriverDeny = names(v)
+		case k == "user.denylist" || k == "user.blacklist":
+			d.to.Client.UserDeny = names(v)
+		case k == "user.checked_drivers":
+			d.to.Client.UserCheck = names(v)
+		case v != "":
+			d.warnf("%s: %s has no effect: only driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, user.denylist and user.checked_drivers have",
+				d.setAt[at], berth.Clip(at, 100))
+		}
+	}
+}
