@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/internal/leader/locks"
+	_ "berth/internal/onethread"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 )
