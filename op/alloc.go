@@ -152,6 +152,7 @@ type LogsQuery struct {
 	Follow  bool   `query:"follow"` // go on when the file grows
 	Offset  int64  `query:"offset"` // in bytes
 	Origin  string `query:"origin"` // start or end: where Offset counts from
+	File    string `query:"file"`   // with the origin start: Offset counts from the start of this file, named as in frames; if it is gone, reading begins with the next
 	Plain   bool   `query:"plain"`  // answer with bytes instead of frames
 	Query
 }

@@ -72,6 +72,8 @@ type StreamHead struct {
 var (
 	Forward            = define[Forwarded, Answer]("server.forward", "", "Server.Forward", acl.Server, acl.NoSpace, servers)
 	ForwardStream      = define[Forwarded, StreamHead]("server.forward_stream", "", "Server.ForwardStream", acl.Server, acl.NoSpace, servers)
+	ForwardDuplex      = define[Forwarded, Nothing]("server.forward_duplex", "", "Server.ForwardDuplex", acl.Server, acl.NoSpace, servers)
 	AgentForward       = define[Forwarded, Answer]("agent.forward", "", "Agent.Forward", acl.Node, acl.NoSpace, forwards)
 	AgentForwardStream = define[Forwarded, StreamHead]("agent.forward_stream", "", "Agent.ForwardStream", acl.Node, acl.NoSpace, forwards)
+	AgentForwardDuplex = define[Forwarded, Nothing]("agent.forward_duplex", "", "Agent.ForwardDuplex", acl.Node, acl.NoSpace, forwards)
 )

@@ -184,6 +184,7 @@ type Agent struct {
 	reports *reporter
 
 	services *registry
+	serving  *serving // what servers may ask
 
 	registered chan struct{} // closed when servers know the node
 	contacted  chan struct{} // closed when one of their answers was acted on
@@ -238,6 +239,7 @@ func New(c Config) (*Agent, error) {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.node = a.describe(context.Background())
+	a.serving = a.serve()
 	c.Servers.Attach(a)
 	return a, nil
 }

@@ -57,6 +57,9 @@ func NewCluster(addrs []string, region string, secure *tls.Config, log *slog.Log
 
 // Attach implements [Servers].
 func (c *Cluster) Attach(a *Agent) {
+	for _, register := range a.serving.wires {
+		register(c.handlers)
+	}
 	peer.Handle(c.handlers, op.AgentChecks, func(ctx context.Context, _ *wire.Call, in *op.AllocRef) (*op.Checks, error) {
 		out, err := a.Checks(ctx, a.id, in.AllocID)
 		return &op.Checks{Results: out}, err

@@ -39,9 +39,9 @@ func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, se
 		dir, err := a.dirs.Sub(q.AllocID + "/" + logs.Dir)
 		if err == nil {
 			defer dir.Close()
-			return logs.Stream(ctx, dir, logs.Request{
-				Task: q.Task, Stream: q.Type, Origin: q.Origin, Offset: q.Offset, Follow: q.Follow, Ended: dead,
-			}, send)
+			return unlessOver(ctx, logs.Stream(ctx, dir, logs.Request{
+				Task: q.Task, Stream: q.Type, Origin: q.Origin, Offset: q.Offset, File: q.File, Follow: q.Follow, Ended: dead,
+			}, send))
 		}
 		switch {
 		case !errors.Is(err, fs.ErrNotExist):
@@ -55,6 +55,15 @@ func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, se
 			return nil // the reader has gone
 		}
 	}
+}
+
+// unlessOver is the result of a stream: one that ends because ctx does has not
+// come to its end, so that its reader knows that there may be more.
+func unlessOver(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() != nil {
+		return berth.Errorf(berth.Unavailable, "the stream was ended before its end: %w", context.Cause(ctx))
+	}
+	return err
 }
 
 // taskOf returns the task of that name, nil if the allocation has none.

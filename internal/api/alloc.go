@@ -26,6 +26,7 @@ func (s *Server) allocs() {
 	readList(s, op.ListAllocs, listAllocs)
 	read(s, op.ReadAlloc, readAlloc)
 	s.logs()
+	s.files()
 	write(s, op.HaltAlloc, stopAlloc)
 	effect(s, op.RestartTask, s.restartAlloc)
 	effect(s, op.SignalTask, s.signalAlloc)

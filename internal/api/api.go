@@ -92,6 +92,8 @@ type Config struct {
 	Logs LogStreamer
 	// Tasks restarts and signals tasks, wherever they run.
 	Tasks TaskControl
+	// Agents calls the agents of nodes; nil: there is no way to any.
+	Agents Agents
 	// Self describes this agent, for /v1/agent/self.
 	Self func() op.AgentSelf
 	// Health returns the health of this agent's server and client.
@@ -135,6 +137,7 @@ type Server struct {
 	rpc        map[string]rpcHandler // by the name that agents call
 	served     map[string]bool       // names of operations that have a handler
 
+	self *self // in an agent that is not a server; else nil
 	// server returns a connection to a server, in an agent that is not a server;
 	// else nil.
 	server func(context.Context) (peer.Conn, error)

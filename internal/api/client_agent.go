@@ -27,6 +27,8 @@ type AgentConfig struct {
 	Has  func(alloc string) bool
 	Logs LogStreamer
 	Node func() berth.NodeID // the node of this agent
+	// Agents calls the agent itself, for what is asked of its own node.
+	Agents Agents
 	// Servers is the list of servers that the node knows.
 	Servers ServerList
 	// Connect returns a way to a server.
@@ -39,9 +41,9 @@ type AgentConfig struct {
 func NewAgent(c AgentConfig) http.Handler {
 	s := empty(Config{
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
-		Authorize: c.Authorize,
+		Authorize: c.Authorize, Agents: c.Agents,
 	})
-	s.server = c.Connect
+	s.server, s.self = c.Connect, &self{c.Has, c.Node}
 	// Every route exists here too, so that any request can be passed on.
 	s.all()
 	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info} {

@@ -36,16 +36,15 @@ func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x
 	return sendLogs(ctx, x.w, in, s.Logs, a.NodeID)
 }
 
-// sendLogs streams the output of a task to a caller. It returns an error only
-// while nothing has been sent; later, the end of the stream shows that something
-// went wrong.
+// sendLogs streams the output of a task to a caller. After the headers were sent,
+// an error shows the caller only that the output is not whole.
 func sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
 	out := &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain}
 	err := from.Logs(ctx, node, in, out.send)
-	if out.began {
-		return nil
+	if err == nil && ctx.Err() != nil {
+		err = berth.Errorf(berth.Unavailable, "this agent ends: %w", context.Cause(ctx))
 	}
-	if err == nil {
+	if err == nil && !out.began {
 		out.begin()
 	}
 	return err
@@ -78,6 +77,7 @@ type frames struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController // of w
 	plain bool                     // bytes as they are, not JSON frames
+	raw   bool                     // with plain: of any type, so a browser must only save them
 	began bool                     // the headers were sent
 }
 
@@ -86,7 +86,9 @@ func (f *frames) begin() {
 	f.began = true
 	// What a task prints is nothing that a browser should run.
 	f.w.Header().Set("X-Content-Type-Options", "nosniff")
-	if f.plain {
+	if f.raw {
+		f.w.Header().Set("Content-Type", "application/octet-stream")
+	} else if f.plain {
 		f.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	} else {
 		f.w.Header().Set("Content-Type", "application/json")

@@ -34,6 +34,9 @@ type operation struct {
 	// stream answers on this server with a stream. It returns an error only while
 	// nothing has been sent.
 	stream func(ctx context.Context, who Caller, in any, x *exchange) error
+	// duplex answers on this server with messages both ways; nil: the operation
+	// has an answer or a stream.
+	duplex func(ctx context.Context, who Caller, in any, from op.Incoming) error
 	// regional is true for operations about an agent, which are answered in the
 	// agent's region.
 	regional bool
@@ -108,6 +111,9 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request, x *operation, in any) error {
 	who := Caller{Token: tokenOf(in), Remote: r.RemoteAddr, Progress: progressOf(r.Context())}
 	view := viewOf(r)
+	if x.duplex != nil {
+		return s.serveDuplex(w, r, x, who, in)
+	}
 	if x.stream == nil {
 		a, err := s.do(r.Context(), x, who, in, false)
 		if err != nil {

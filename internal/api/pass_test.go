@@ -65,6 +65,10 @@ func (answering) Stream(context.Context, *op.Forwarded, io.Reader) (*peer.Stream
 	return nil, peer.ErrDropped
 }
 
+func (answering) Duplex(context.Context, *op.Forwarded) (op.Duplex, error) {
+	return nil, peer.ErrDropped
+}
+
 // good answers everything with an empty object.
 var good = answering(func(context.Context, *op.Forwarded) (*op.Answer, error) { return &op.Answer{Body: []byte("{}")}, nil })
 

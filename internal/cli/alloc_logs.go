@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
 
 	"berth"
 	"berth/client"
@@ -84,12 +81,25 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	g, ctx := errgroup.WithContext(ctx)
 	// A request reads one of the outputs.
 	for _, s := range streams {
-		t := &tailing{call: c, out: out, verbose: *l.verbose, query: op.LogsQuery{
-			AllocID: a.ID.String(), Task: task, Type: s, Query: op.Query{Namespace: a.Namespace},
-		}}
-		g.Go(func() error { return l.stream(ctx, t) })
+		t := &tailing{call: c, out: out, verbose: *l.verbose, read: logsOf(c, &a, task, s)}
+		g.Go(func() error { return t.print(ctx, l.part()) })
 	}
 	return g.Wait()
+}
+
+// part is the part of the output that the flags ask for.
+func (l allocLogs) part() part {
+	return part{follow: *l.follow, tail: *l.tail, lines: *l.lines, bytes: *l.bytes}
+}
+
+// logsOf reads one of a task's two outputs.
+func logsOf(c *call, a *op.Alloc, task, stream string) opener {
+	return func(ctx context.Context, from section) iter.Seq2[*op.StreamFrame, error] {
+		return client.Stream(ctx, c.client, op.ReadLogs, op.LogsQuery{
+			AllocID: a.ID.String(), Task: task, Type: stream, Follow: from.follow, Offset: from.offset, Origin: from.origin, File: from.file,
+			Query: op.Query{Namespace: a.Namespace},
+		})
+	}
 }
 
 // check returns a usage error for flags and arguments that contradict each
@@ -115,37 +125,7 @@ func (l allocLogs) alloc(ctx context.Context, c *call) (a op.Alloc, err error) {
 	if *l.job == "" {
 		return c.findAlloc(ctx, c.args[0])
 	}
-	j, _, err := c.findJob(ctx, *l.job)
-	if err != nil {
-		return a, err
-	}
-	if *l.group != "" && j.Group(*l.group) == nil {
-		return a, berth.Errorf(berth.NotFound, "job %q has no group %q", j.ID, *l.group)
-	}
-	list, _, err := client.Call(ctx, c.client, op.JobAllocs, op.JobAllocsQuery{JobID: string(j.ID), Query: of(&j)})
-	if err != nil {
-		return a, err
-	}
-	// The server cannot select by group.
-	list = slices.DeleteFunc(list, func(s op.AllocStub) bool { return *l.group != "" && s.TaskGroup != *l.group })
-	if len(list) == 0 {
-		return a, berth.Errorf(berth.NotFound, "job %q has no allocations; \"%s job status %s\" shows why", j.ID, c.Name, j.ID)
-	}
-	// Running allocations come first, then the newest.
-	slices.SortStableFunc(list, func(a, b op.AllocStub) int {
-		ra, rb := a.ClientStatus == berth.ClientRunning, b.ClientStatus == berth.ClientRunning
-		if ra != rb {
-			if ra {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.CreateIndex, a.CreateIndex)
-	})
-	if len(list) > 1 {
-		fmt.Fprintf(c.Err, "Showing allocation %s (%s) on node %s, one of %d of job %q\n", list[0].ID.Short(), clean(list[0].Name), clean(list[0].NodeName), len(list), j.ID)
-	}
-	return c.findAlloc(ctx, list[0].ID.String())
+	return c.allocOfJob(ctx, *l.job, *l.group)
 }
 
 // taskOf returns the task whose output to show.
@@ -171,117 +151,4 @@ func (l allocLogs) taskOf(c *call, a *op.Alloc) (string, error) {
 		return "", berth.Errorf(berth.NotFound, "allocation %s has no task %q: want one of %s", a.ID.Short(), name, strings.Join(tasks, ", "))
 	}
 	return name, nil
-}
-
-// stream prints one of a task's two outputs.
-func (l allocLogs) stream(ctx context.Context, t *tailing) error {
-	t.query.Origin = "start"
-	switch {
-	// -c wins over -tail without -n.
-	case *l.bytes > 0:
-		t.query.Origin, t.query.Offset = "end", *l.bytes
-	case *l.lines > 0 || *l.tail:
-		n := *l.lines
-		if n == 0 {
-			n = 10
-		}
-		// The server counts in bytes, so the lines are found here.
-		end, err := t.lastLines(ctx, n)
-		if err != nil {
-			return err
-		}
-		if !*l.follow {
-			return t.out.write(end)
-		}
-		t.query.Origin, t.query.Offset = "end", int64(len(end))
-	}
-	t.query.Follow = *l.follow
-	return t.copy(ctx)
-}
-
-// shared lets two streams write to one output, a frame at a time.
-type shared struct {
-	mu       sync.Mutex
-	out, err io.Writer
-}
-
-// write prints one frame of output in one piece.
-func (s *shared) write(b []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := s.out.Write(b)
-	return err
-}
-
-// note prints a remark to standard error, between two frames of output.
-func (s *shared) note(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fmt.Fprintf(s.err, format+"\n", args...)
-}
-
-// tailing reads one output of a task.
-type tailing struct {
-	*call
-	out     *shared
-	verbose bool
-	query   op.LogsQuery
-}
-
-// copy prints the output as it arrives.
-func (t *tailing) copy(ctx context.Context) error {
-	for f, err := range client.Stream(ctx, t.client, op.ReadLogs, t.query) {
-		if err != nil {
-			return err
-		}
-		if f.FileEvent != "" && t.verbose {
-			t.out.note("%s: %s", clean(f.File), clean(f.FileEvent))
-		}
-		if err := t.out.write(f.Data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// An estimate of the length of a line, and the most that is read to find the
-// last lines, in bytes.
-const (
-	lineGuess = 120
-	maxTail   = 64 << 20
-)
-
-// lastLines returns the last n lines. It reads from the end, and further back
-// if that was not enough.
-func (t *tailing) lastLines(ctx context.Context, n int) ([]byte, error) {
-	q := t.query
-	q.Origin = "end"
-	for q.Offset = min(int64(n)*lineGuess, maxTail); ; q.Offset *= 4 {
-		var all bytes.Buffer
-		for f, err := range client.Stream(ctx, t.client, op.ReadLogs, q) {
-			if err != nil {
-				return nil, err
-			}
-			all.Write(f.Data)
-		}
-		end, whole := cutLines(all.Bytes(), n)
-		if whole || int64(all.Len()) < q.Offset || q.Offset >= maxTail {
-			return end, nil
-		}
-	}
-}
-
-// cutLines returns the last n lines of text. complete reports that the text has
-// more than these; otherwise the first one may be cut off.
-func cutLines(text []byte, n int) (end []byte, complete bool) {
-	at := len(text)
-	if at > 0 && text[at-1] == '\n' {
-		at--
-	}
-	for range n {
-		if at = bytes.LastIndexByte(text[:at], '\n'); at < 0 {
-			return text, false
-		}
-	}
-	return text[at+1:], true
 }

@@ -336,7 +336,7 @@ func (n *simNode) logs(ctx context.Context, call *wire.Call, st *wire.Stream) er
 		defer n.mu.Unlock()
 		return n.ended[q.AllocID]
 	}
-	return logs.Stream(ctx, dir, logs.Request{Task: q.Task, Stream: q.Type, Origin: q.Origin, Offset: q.Offset, Follow: q.Follow, Ended: ended},
+	return logs.Stream(ctx, dir, logs.Request{Task: q.Task, Stream: q.Type, Origin: q.Origin, Offset: q.Offset, File: q.File, Follow: q.Follow, Ended: ended},
 		func(f *op.StreamFrame) error {
 			b, err := json.Marshal(f)
 			if err != nil {

@@ -61,6 +61,7 @@ func workCommands() []*command {
 		deploymentUnblockCommand(),
 		allocStatusCommand(),
 		allocChecksCommand(),
+		allocFSCommand(),
 		allocLogsCommand(),
 		allocRestartCommand(),
 		allocSignalCommand(),
@@ -186,7 +187,7 @@ var groups = map[string]string{
 
 // aliases are short and old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
-	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"},
+	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"}, {"node-drain", "node drain"},
 	{"server-members", "server members"}, {"server-join", "server join"}, {"server-force-leave", "server force-leave"}, {"client-config", "node config"},
 }
@@ -194,9 +195,9 @@ var aliases = []struct{ name, of string }{
 // unsupportedCommands are the commands and groups of Nomad that Berth lacks.
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
-	"":                  "action check debug exec fmt fs init login start ui",
+	"":                  "action check debug exec fmt init login start ui",
 	"acl":               "auth-method binding-rule bootstrap policy role token",
-	"alloc":             "exec fs pause",
+	"alloc":             "exec pause",
 	"config":            "validate",
 	"job":               "action allocs init start",
 	"license":           "get inspect",

@@ -36,7 +36,7 @@ func (d *Daemon) newServer() (err error) {
 		Logger: d.log, Self: d.self, Health: d.health,
 	}
 	if d.agent != nil {
-		c.Local, c.LocalTasks, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
+		c.Local, c.LocalTasks, c.LocalAgent, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
 	}
 	if err := d.keyring(&c); err != nil {
 		return err

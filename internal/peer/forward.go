@@ -43,20 +43,27 @@ type Conn interface {
 	// the far end asks for it, and no longer once the answer is closed, which
 	// the caller must do. Errors are those of Forward.
 	Stream(ctx context.Context, r *op.Forwarded, body io.Reader) (*Stream, error)
+	// Duplex opens an operation in which both ends send messages. It returns
+	// once the far end has accepted it. Errors are those of Forward.
+	Duplex(ctx context.Context, r *op.Forwarded) (op.Duplex, error)
 }
 
 // Server returns a Conn over a session between two servers.
-func Server(s *wire.Session) Conn { return &conn{s, op.Forward, op.ForwardStream.RPC} }
+func Server(s *wire.Session) Conn {
+	return &conn{s, op.Forward, op.ForwardStream.RPC, op.ForwardDuplex.RPC}
+}
 
 // OfAgent returns a Conn over a session from an agent to a server.
-func OfAgent(s *wire.Session) Conn { return &conn{s, op.AgentForward, op.AgentForwardStream.RPC} }
+func OfAgent(s *wire.Session) Conn {
+	return &conn{s, op.AgentForward, op.AgentForwardStream.RPC, op.AgentForwardDuplex.RPC}
+}
 
-// conn forwards over a session. call and stream are the methods for it, which
-// differ for agents and servers.
+// conn forwards over a session. call, stream and duplex are the methods for it,
+// which differ for agents and servers.
 type conn struct {
-	session *wire.Session
-	call    op.Op[op.Forwarded, op.Answer]
-	stream  string // method
+	session        *wire.Session
+	call           op.Op[op.Forwarded, op.Answer]
+	stream, duplex string // methods
 }
 
 // Forward implements Conn.

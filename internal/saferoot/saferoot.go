@@ -341,7 +341,11 @@ func (r *Root) Lstat(p string) (fs.FileInfo, error) {
 // ReadDir lists a directory in order of name; "." is the root itself. Names and
 // types come from the open directory. Info of an entry would look it up by
 // path; use Lstat instead.
-func (r *Root) ReadDir(p string) ([]fs.DirEntry, error) {
+func (r *Root) ReadDir(p string) ([]fs.DirEntry, error) { return r.ReadDirUpTo(p, 0) }
+
+// ReadDirUpTo is ReadDir for a directory that others fill: with more than most
+// entries, it is an error of kind TooLarge. 0 is no limit.
+func (r *Root) ReadDirUpTo(p string, most int) ([]fs.DirEntry, error) {
 	names, err := split(p)
 	if err != nil {
 		return nil, err
@@ -354,7 +358,17 @@ func (r *Root) ReadDir(p string) ([]fs.DirEntry, error) {
 		}
 		f := os.NewFile(uintptr(fd), path.Join(r.path, p))
 		defer f.Close()
-		out, err = f.ReadDir(-1)
+		count := -1
+		if most > 0 {
+			count = most + 1
+		}
+		out, err = f.ReadDir(count)
+		if err == io.EOF { // of an empty directory, with a limit
+			err = nil
+		}
+		if err == nil && most > 0 && len(out) > most {
+			return berth.Errorf(berth.TooLarge, "%s: more than %d entries", f.Name(), most)
+		}
 		slices.SortFunc(out, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 		return err
 	})

@@ -14,7 +14,7 @@ func (s *Server) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, s
 	if s.config.Local != nil && s.config.LocalNode() == node {
 		return s.config.Local.Logs(ctx, node, q, send)
 	}
-	stream, err := agentOf{s, node}.stream(ctx, q)
+	stream, err := agentOf{s, node}.stream(ctx, op.AgentLogs.RPC, q)
 	if err != nil {
 		return err
 	}

@@ -162,6 +162,12 @@ func (s *Server) handleForwards() {
 			return s.api.ForwardedStream(ctx, in, true, w, body)
 		})
 	})
+	peer.HandleStream(s.wire, op.AgentForwardDuplex, func(ctx context.Context, c *wire.Call, in *op.Forwarded, st *wire.Stream) error {
+		if err := ofAgent(c, in); err != nil {
+			return err
+		}
+		return s.api.ForwardedDuplex(ctx, in, true, st)
+	})
 	if s.config.Cluster == nil {
 		return
 	}
@@ -175,11 +181,15 @@ func (s *Server) handleForwards() {
 			return s.api.ForwardedStream(ctx, in, false, w, body)
 		})
 	})
+	peer.HandleStream(s.wire, op.ForwardDuplex, func(ctx context.Context, c *wire.Call, in *op.Forwarded, st *wire.Stream) error {
+		ofServer(c, in)
+		return s.api.ForwardedDuplex(ctx, in, false, st)
+	})
 	// Regions forward requests to each other, and nothing else.
-	s.wire.Between(op.Forward.RPC, op.ForwardStream.RPC)
+	s.wire.Between(op.Forward.RPC, op.ForwardStream.RPC, op.ForwardDuplex.RPC)
 	// A server forwards for all of its callers, so the limit is far above that
 	// of one agent.
-	for _, name := range []string{op.Forward.RPC, op.ForwardStream.RPC} {
+	for _, name := range []string{op.Forward.RPC, op.ForwardStream.RPC, op.ForwardDuplex.RPC} {
 		s.wire.Limit(name, maxForwards, 0)
 	}
 }

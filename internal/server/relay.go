@@ -45,8 +45,7 @@ func (s *Server) handleRelays() {
 		if err != nil {
 			return err
 		}
-		defer from.Close()
-		return receive(from, st.Send)
+		return peer.Join(st, from)
 	})
 }
 
@@ -138,12 +137,12 @@ func (a agentOf) Call(ctx context.Context, method string, in, out any) error {
 	return wire.Raw(relayed.Answer).Decode(out)
 }
 
-// stream opens a log stream from the agent.
-func (a agentOf) stream(ctx context.Context, in *op.LogsQuery) (*wire.Stream, error) {
+// stream opens a call of messages to the agent.
+func (a agentOf) stream(ctx context.Context, method string, in any) (*wire.Stream, error) {
 	if sess := a.server.sessions.of(a.node); sess != nil {
-		return sess.Stream(ctx, op.AgentLogs.RPC, in)
+		return sess.Stream(ctx, method, in)
 	}
-	via, relay, err := a.via(ctx, op.AgentLogs.RPC, in)
+	via, relay, err := a.via(ctx, method, in)
 	if err != nil {
 		return nil, err
 	}

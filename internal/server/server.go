@@ -66,7 +66,8 @@ type Config struct {
 	Health          func() op.AgentHealth
 	Local           api.LogStreamer                                // reads the logs of tasks on this machine's node; nil without a node
 	LocalTasks      api.TaskControl                                // restarts and signals those tasks; nil without a node
-	LocalNode       func() berth.NodeID                            // called only if Local or LocalTasks is set
+	LocalAgent      LocalAgent                                     // answers what servers ask of that node's agent; nil without a node
+	LocalNode       func() berth.NodeID                            // called only if one of the three above is set
 	LocalServers    api.ServerList                                 // the servers that this machine's node knows
 	Authorize       func(api.Caller, acl.Capability, string) error // see api.Config
 	Consensus       consensus.Config                               // the operator's settings for it; zero fields are defaults
@@ -210,7 +211,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.authenticated,
-		Logs: s, Tasks: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
+		Logs: s, Tasks: s, Agents: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
 	})
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {

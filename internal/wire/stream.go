@@ -30,6 +30,7 @@ type Stream struct {
 	// handler that only sends when the caller is gone.
 	watched   chan error
 	receiving atomic.Bool // Recv was called, so it reports what the watcher finds
+	stopped   atomic.Bool // by Interrupt
 
 	mu       sync.Mutex
 	accepted bool   // the answer has begun; always so at the caller
@@ -146,6 +147,9 @@ func (s *Stream) Recv() ([]byte, error) {
 	}
 	for {
 		s.r.done()
+		if s.stopped.Load() { // done may have lifted the deadline that Interrupt set
+			return nil, berth.Errorf(berth.Unavailable, "stream: receiving was interrupted")
+		}
 		frame, err := s.r.next(MaxFrame, false)
 		if err != nil {
 			return nil, ended(err)
@@ -174,6 +178,13 @@ func (s *Stream) Recv() ([]byte, error) {
 			return append([]byte(nil), payload...), nil
 		}
 	}
+}
+
+// Interrupt ends a Recv in progress, at the latest when the frame that has begun
+// to arrive is complete, and fails those that follow. Sending still works.
+func (s *Stream) Interrupt() {
+	s.stopped.Store(true)
+	s.conn.SetReadDeadline(longAgo)
 }
 
 // ended returns the error of a stream that broke off; io.EOF stays as it is,

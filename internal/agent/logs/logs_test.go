@@ -288,3 +288,32 @@ func TestFollowingEndsWithItsReader(t *testing.T) {
 		}
 	})
 }
+
+// A reader that lost its connection goes on where it was, also if files went
+// away meanwhile.
+func TestAReaderGoesOnWhereItWas(t *testing.T) {
+	dir, _ := newDir(t)
+	w := newWriter(t, dir, 3, 10)
+	for i := range 5 {
+		fmt.Fprintf(w, "line %03d\n", i) // one file each: 2, 3 and 4 are kept
+	}
+	for _, c := range []struct {
+		file   string
+		offset int64
+		want   string
+	}{
+		{"alloc/logs/web.stdout.3", 0, "line 003\nline 004\n"}, {"alloc/logs/web.stdout.3", 5, "003\nline 004\n"}, {"web.stdout.3", 9, "line 004\n"},
+		{"alloc/logs/web.stdout.1", 5, "line 002\nline 003\nline 004\n"}, {"alloc/logs/web.stdout.4", 9, ""}, {"alloc/logs/web.stdout.4", 900, ""}, {"alloc/logs/web.stdout.7", 3, ""},
+		{"", 13, "003\nline 004\n"},
+	} {
+		if got := read(t, dir, Request{Stream: Stdout, File: c.file, Offset: c.offset}); got != c.want {
+			t.Errorf("%s at %d: %q, want %q", c.file, c.offset, got, c.want)
+		}
+	}
+	for _, req := range []Request{{File: "other.stdout.0"}, {File: "web.stderr.0"}, {File: "web.stdout.x"}, {File: "web.stdout.-1"}, {File: "web.stdout.0", Origin: FromEnd}} {
+		req.Task = "web"
+		if err := Stream(t.Context(), dir, req, func(*op.StreamFrame) error { return nil }); berth.KindOf(err) != berth.Invalid {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"berth"
@@ -40,6 +42,10 @@ type Request struct {
 	Stream string // Stdout or Stderr; "" is Stdout
 	Origin string // FromStart or FromEnd; "" is FromStart
 	Offset int64  // bytes from the origin, over all files of the stream as one
+	// File is the file that Offset counts from, named as in frames, so that a
+	// reader can go on where it was; "" is all files of the stream. With it,
+	// Origin must be FromStart. If it is gone, reading begins with the next.
+	File   string
 	Follow bool
 
 	// Ended says that the task will write no more, so that following ends when
@@ -104,6 +110,10 @@ func (r *reader) seek() error {
 		file
 		size int64
 	}
+	from, err := r.from()
+	if err != nil {
+		return err
+	}
 	var all []sized
 	var total int64
 	// Sizes are of this moment. A file may be rotated away while they are read.
@@ -115,11 +125,20 @@ func (r *reader) seek() error {
 		if err != nil {
 			return err
 		}
+		if f.index < from {
+			r.file = f // passed over
+			continue
+		}
 		all = append(all, sized{f, st.Size()})
 		total += st.Size()
 	}
 	// From either end, the offset becomes bytes to pass over from the start.
 	skip := min(r.req.Offset, total)
+	if r.req.File != "" && (len(all) == 0 || all[0].index != from) {
+		skip = 0
+	} else if r.req.File != "" {
+		skip = min(skip, all[0].size)
+	}
 	switch r.req.Origin {
 	case FromStart, "":
 	case FromEnd:
@@ -138,6 +157,24 @@ func (r *reader) seek() error {
 		skip = max(0, skip-f.size)
 	}
 	return nil
+}
+
+// from returns the index of the file that the request begins in.
+func (r *reader) from() (int, error) {
+	if r.req.File == "" {
+		return 0, nil
+	}
+	name := r.req.File[strings.LastIndexByte(r.req.File, '/')+1:]
+	digits, ok := strings.CutPrefix(name, r.req.Task+"."+r.req.Stream+".")
+	n, err := strconv.Atoi(digits)
+	switch {
+	case !ok || err != nil || n < 0:
+		return 0, berth.Errorf(berth.Invalid, "file: %q is not a file of the %s of task %q, such as %s/%s", berth.Clip(r.req.File, 100), r.req.Stream, r.req.Task,
+			Dir, FileName(r.req.Task, r.req.Stream, 0))
+	case r.req.Origin != "" && r.req.Origin != FromStart:
+		return 0, berth.Errorf(berth.Invalid, "origin: must be start with a file, got %q", berth.Clip(r.req.Origin, 64))
+	}
+	return n, nil
 }
 
 // open goes to a file; false if it is gone.
