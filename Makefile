@@ -79,11 +79,13 @@ test: deps
 	done; \
 	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; printf '\nAll passed: %s\n' "$(PARTS)"
 
-# The race detector needs a C compiler; the fault runner needs ip, for networks.
+# The race detector needs a C compiler; the fault runner needs ip; networks of
+# groups need CNI plugins and iptables.
 .PHONY: deps
 deps:
 	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
 	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
+	@test -x /usr/lib/cni/bridge && command -v iptables >/dev/null || (apt-get update && apt-get install -y containernetworking-plugins iptables)
 
 .PHONY: check
 check:
