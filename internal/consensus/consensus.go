@@ -188,7 +188,7 @@ func Open(c Config, store *state.Store) (*Server, error) {
 	c.Patience = cmp.Or(c.Patience, patience)
 	c.CompareEvery = cmp.Or(c.CompareEvery, compareEvery)
 	s := &Server{config: c, shared: c.Transport != nil, store: store, opened: time.Now(), restores: make(chan *restore), leadership: make(chan struct{}, 1)}
-	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, statDisk: c.DiskSpace, start: time.Now()}
+	s.guard = &guard{dir: c.Dir, reserve: c.Reserve, statDisk: c.DiskSpace}
 	if c.DiskSpace == nil {
 		s.guard.statDisk = diskSpace
 	}

@@ -20,6 +20,7 @@ const (
 	floorMost    = 32 << 20        // nothing is written below half the reserve, or below this if that is less
 	hangs        = 5 * time.Second // a write that takes longer counts as hung
 	watchEvery   = time.Second / 4 // how often the guard checks the disk
+	stillAfter   = time.Second     // if the guard wakes up that late, the process stood still
 )
 
 // diskSpace asks the operating system for the space that an unprivileged
@@ -38,8 +39,10 @@ type guard struct {
 	reserve  uint64 // 0: the default for the disk's size
 	statDisk func(dir string) (free, size uint64, err error)
 
-	since atomic.Int64 // when the current write began, relative to start; 0 if none exists
-	start time.Time
+	// ran is how long the process has run. Time in which it stood still, as on a
+	// laptop that is closed, says nothing about the disk.
+	ran   atomic.Int64
+	since atomic.Int64 // when the current write began, in time of ran; 0 if none exists
 }
 
 // look returns the free space, the reserve, and the floor below which nothing
@@ -70,7 +73,7 @@ func (g *guard) admit(bytes int64) error {
 
 // begin marks the begin of a write. The function that it returns marks the end.
 func (g *guard) begin() func() {
-	g.since.Store(int64(time.Since(g.start)) | 1)
+	g.since.Store(g.ran.Load() | 1)
 	return func() { g.since.Store(0) }
 }
 
@@ -80,7 +83,14 @@ func (g *guard) hung() time.Duration {
 	if at == 0 {
 		return 0
 	}
-	return time.Since(g.start) - time.Duration(at)
+	return time.Duration(g.ran.Load() - at)
+}
+
+// passed counts the time between two looks at the disk, and the time that the
+// first of them took. Between two looks the process stood still for what is
+// more than stillAfter.
+func (g *guard) passed(looking, between time.Duration) {
+	g.ran.Add(int64(looking + min(between, stillAfter)))
 }
 
 // disk is the log store that raft uses. Raft would panic when the store has

@@ -34,12 +34,15 @@ func (s *Server) watchDisk(ctx context.Context) {
 	defer t.Stop()
 	var w watch
 	for {
+		begin := time.Now()
 		s.lookAtDisk(ctx, &w)
+		end := time.Now()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return
 		}
+		s.guard.passed(end.Sub(begin), time.Since(end))
 	}
 }
 
