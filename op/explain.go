@@ -142,6 +142,20 @@ type Change struct {
 	NodePool   string     `json:",omitempty"` // to use instead of the job's
 	Port       *FreePort  `json:",omitempty"`
 	Nodes      *MoreNodes `json:",omitempty"`
+	Present    *Present   `json:",omitempty"`
+	Misspelt   *Misspelt  `json:",omitempty"`
+}
+
+// Misspelt is an attribute that no node has, in a constraint of the job, and a
+// similar one that nodes have.
+type Misspelt struct{ Attribute, Instead string }
+
+// Present is a node that is there and would do if it was changed.
+type Present struct {
+	NodeID   berth.NodeID
+	NodeName string
+	Eligible bool     // make it eligible
+	Drivers  []string // enable these drivers on it
 }
 
 // Less is a smaller ask of one dimension.

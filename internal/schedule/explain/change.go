@@ -38,6 +38,8 @@ type rankedChange struct {
 }
 
 const (
+	costSpell   = 0.1 // a name spelled right
+	costEnable  = 0.2 // a node that is there
 	costPort    = 0.3
 	costDynamic = 0.35
 	costPlace   = 0.4 // another datacenter or pool
@@ -60,6 +62,8 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	f.asksLess(x)
 	f.conditions(x, s)
 	f.ports(s)
+	f.misspelt(s)
+	f.present(s)
 	if !f.job.PerNode() { // other nodes do not help
 		f.nodes(x, s)
 	}
@@ -80,7 +84,7 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 			here[a.NodeID]++
 		}
 	}
-	for v := range place.New(f.snap, f.job, nil, 0).Survey(f.index) {
+	for v := range place.New(f.snap, f.job, nil, 0).Within(f.budget()).Survey(f.index) {
 		// A node that has its instances already lacks nothing.
 		if n := here[v.Node.ID]; n > 0 && n >= f.group.Count {
 			continue
@@ -413,6 +417,12 @@ func text(c *op.Change) string {
 	}
 	if c.Nodes != nil {
 		parts = append(parts, nodesText(c.Nodes))
+	}
+	if m := c.Misspelt; m != nil {
+		add("%s instead of %s, which no node has", m.Instead, m.Attribute)
+	}
+	if c.Present != nil {
+		parts = append(parts, presentText(c.Present))
 	}
 	return strings.Join(parts, ", and ")
 }

@@ -53,7 +53,23 @@ func TestProposals(t *testing.T) {
 			node(1, 4000, 1000, func(n *berth.Node) { delete(n.Drivers, "raw_exec") }),
 			job("", `"Count":1,"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/true"},"Resources":{"CPU":100,"MemoryMB":300}}]`),
 		}, []string{
+			`plugin "raw_exec" { config { enabled = true } } in the configuration of node n1, which has raw_exec disabled`,
 			"one more node like n1, with the driver raw_exec" + room,
+		}},
+		{"a misspelt attribute", []state.Command{
+			node(1, 4000, 1000, func(n *berth.Node) { n.Attributes["kernel.name"] = "linux" }),
+			job("", `"Count":1,"Constraints":[{"LTarget":"${attr.kernel.nmae}","Operand":"=","RTarget":"linux"}],"Resources":{"CPU":100,"MemoryMB":300}`),
+		}, []string{
+			"${attr.kernel.name} instead of ${attr.kernel.nmae}, which no node has",
+			"one more node like n1, with ${attr.kernel.nmae} = linux" + room,
+			`without the constraint "${attr.kernel.nmae} = linux"`,
+		}},
+		{"an ineligible node", []state.Command{
+			node(1, 4000, 1000), &state.SetNodeEligibility{ID: statetest.ID[berth.Node](1), Eligibility: berth.NodeIneligible},
+			job("", `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`),
+		}, []string{
+			"node n1 made eligible: node eligibility -enable 00000001",
+			"one more node in datacenter dc1, with the driver mock_driver" + room,
 		}},
 		{"no node at all", []state.Command{job("", `"Count":1,"Constraints":[{"LTarget":"${attr.version}","Operand":"version","RTarget":">= 1.2, < 2"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
 			"one more node in datacenter dc1, with the driver mock_driver, with ${attr.version} = 1.2" + room,

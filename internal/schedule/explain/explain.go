@@ -42,7 +42,17 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 		x.Verdict = op.WhyBegets
 		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template for the jobs launched from it", key)
 	default:
-		(&explainer{sandbox: sandbox{snap: snap, key: key, now: now}, job: j, x: x}).groups()
+		bound := newWork(snap, j)
+		if err := bound.run(func() {
+			(&explainer{sandbox: sandbox{snap: snap, key: key, now: now, work: bound}, job: j, x: x}).groups()
+		}); err != nil {
+			x.Groups = []op.GroupExplanation{}
+			x.Verdict, x.Summary = op.WhyFailed, fmt.Sprintf("Job %q takes too much work to schedule: %v. Make its conditions fewer or shorter", key, err)
+		}
+	}
+	if q, ok := snap.Quarantined(j); ok {
+		x.Summary += fmt.Sprintf(". The job is quarantined, because deciding about it took too much work (evaluation %s): it is tried again at %s, or once it is changed",
+			q.Failed.ID.Short(), stamp(q.Next.WaitUntil))
 	}
 	return x
 }

@@ -51,7 +51,11 @@ func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 	case id.IsZero(): // it runs nothing itself
 		return d, nil
 	}
-	decision := schedule.Decide(tx.Seal(), tx.Eval(id), 0, now)
+	before := tx.Seal()
+	decision, err := schedule.DecideWithin(&schedule.Budget{Most: schedule.Allowance(before, j)}, before, tx.Eval(id), 0, now)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "job %q takes too much work to schedule, and would be quarantined: %w", key, err)
+	}
 	p := decision.Plan
 	if r := tx.Apply(p); r.Err != nil {
 		return nil, r.Err

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -160,6 +161,39 @@ func proposals(t *rapid.T, snap *state.Snapshot, k berth.JobKey, g *op.GroupExpl
 			for i := range c.Nodes.Count {
 				do(&state.RegisterNode{Node: newNode(snap, c.Nodes, i), Now: now.UnixNano()})
 			}
+		}
+		if p := c.Present; p != nil && p.Eligible {
+			do(&state.SetNodeEligibility{ID: p.NodeID, Eligibility: berth.NodeEligible, Now: now.UnixNano()})
+		} else if p != nil {
+			n := *snap.Node(p.NodeID)
+			n.Drivers = maps.Clone(n.Drivers)
+			for _, d := range p.Drivers {
+				n.Drivers[d] = &berth.DriverInfo{Detected: true, Healthy: true}
+			}
+			do(&state.RegisterNode{Node: &n, Now: now.UnixNano()})
+		}
+		if m := c.Misspelt; m != nil {
+			j := *snap.Job(k)
+			rename := func(list []berth.Constraint) (out []berth.Constraint) {
+				for _, c := range list {
+					if c.LTarget == m.Attribute {
+						c.LTarget = m.Instead
+					}
+					out = append(out, c)
+				}
+				return out
+			}
+			j.Constraints, j.TaskGroups = rename(j.Constraints), slices.Clone(j.TaskGroups)
+			i := slices.IndexFunc(j.TaskGroups, func(x *berth.TaskGroup) bool { return x.Name == g.Group })
+			group := *j.TaskGroups[i]
+			group.Constraints, group.Tasks = rename(group.Constraints), slices.Clone(group.Tasks)
+			for k := range group.Tasks {
+				task := *group.Tasks[k]
+				task.Constraints = rename(task.Constraints)
+				group.Tasks[k] = &task
+			}
+			j.TaskGroups[i] = &group
+			do(&state.RegisterJob{Job: &j, Now: now.UnixNano()})
 		}
 		left := decideAll(t, tx, k, now, 6)
 		if left[g.Group] > 0 {

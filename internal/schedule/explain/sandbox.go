@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"berth"
@@ -16,6 +17,40 @@ type sandbox struct {
 	key     berth.JobKey    // of the job that is explained
 	now     time.Time       // of all decisions in it
 	attempt int             // selects how ties are broken
+	work    *work           // bounds all that is tried; nil bounds nothing
+}
+
+// work bounds the tries for one explanation together.
+type work struct {
+	schedule.Budget
+	why error // with which a decision was given up
+}
+
+// triesAllowed is how many times the work of one decision an explanation may
+// take: it lets the scheduler decide for each change that could help.
+const triesAllowed = 16
+
+// newWork returns the bound for explaining a job.
+func newWork(snap *state.Snapshot, job *berth.Job) *work {
+	return &work{Budget: schedule.Budget{Most: triesAllowed * schedule.Allowance(snap, job)}}
+}
+
+// run runs f within the bound. An error means that it took too much work, and
+// says for what.
+func (w *work) run(f func()) error {
+	err := w.Run(f)
+	if err != nil && w.why != nil {
+		return w.why
+	}
+	return err
+}
+
+// budget returns the budget of what the sandbox tries.
+func (w sandbox) budget() *schedule.Budget {
+	if w.work == nil {
+		return nil
+	}
+	return &w.work.Budget
 }
 
 // with returns the sandbox after the commands; not ok if one was refused.
@@ -40,12 +75,28 @@ func (w sandbox) decide() (sandbox, schedule.Decision, bool) {
 	if r.Err != nil || e == nil {
 		return w, schedule.Decision{}, false
 	}
-	d := schedule.Decide(tx.Snapshot, e, w.attempt, w.now)
+	d := w.decideOn(tx.Snapshot, e)
 	if r := tx.Apply(d.Plan); r.Err != nil || len(d.Plan.Refused) > 0 {
 		return w, d, false
 	}
 	w.snap = tx.Seal()
 	return w, d, true
+}
+
+// decideOn makes one decision, which may take no more work than the scheduler's.
+// More ends the whole explanation.
+func (w sandbox) decideOn(snap *state.Snapshot, e *berth.Eval) schedule.Decision {
+	if w.work == nil {
+		return schedule.Decide(snap, e, w.attempt, w.now)
+	}
+	one := schedule.Budget{Most: schedule.Allowance(snap, snap.Job(w.key))}
+	d, err := schedule.DecideWithin(&one, snap, e, w.attempt, w.now)
+	if err != nil {
+		w.work.why = err
+		w.work.Spend(math.MaxInt32 * int(triesAllowed)) // nothing is left
+	}
+	w.work.Spend(int(one.Spent()))
+	return d
 }
 
 // probe returns the ID of an evaluation that exists only in sandboxes.
