@@ -193,9 +193,15 @@ func steps(e *op.Eval) (out []step) {
 		stations = stations[:1]
 		stations[0].name = "blocked"
 	}
+	// When a plan was applied is known to the leader of that time alone. Later it
+	// is still known when applying began, but not how long it took.
+	forgotten := t.Acked == 0 && end > 0 && t.Applied >= end
+	if forgotten {
+		stations = stations[:len(stations)-1]
+	}
 	// Each phase ends where the next one that was reached begins.
 	for _, s := range stations {
-		if s.at <= 0 || s.name == "again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at {
+		if s.at <= 0 || s.name == "again" && t.Refused == 0 || s.name == "applying" && end > 0 && end <= s.at && !forgotten {
 			continue // skipped, or too short to measure
 		}
 		if n := len(out); n > 0 {
@@ -207,6 +213,9 @@ func steps(e *op.Eval) (out []step) {
 	}
 	if t.Acked > 0 {
 		out = append(out, step{name: "acknowledged", from: t.Acked, last: true})
+	}
+	if n := len(out); n > 0 && forgotten {
+		out[n-1].last = true
 	}
 	return out
 }
