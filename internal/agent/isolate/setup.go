@@ -121,19 +121,23 @@ func findCommand(command string, env []string) (string, error) {
 		}
 	}
 	if !strings.Contains(command, "/") {
-		for _, e := range env {
-			list, ok := strings.CutPrefix(e, "PATH=")
-			if !ok {
-				continue
-			}
-			for _, dir := range filepath.SplitList(list) {
-				if p := filepath.Join(dir, command); filepath.IsAbs(p) && executable(p) == nil {
-					return p, nil
-				}
+		for _, dir := range pathOf(env) {
+			if p := filepath.Join(dir, command); filepath.IsAbs(p) && executable(p) == nil {
+				return p, nil
 			}
 		}
 	}
 	return "", berth.Errorf(berth.Invalid, "config.command: %q is neither in the task's directory nor in its PATH", command)
+}
+
+// pathOf returns the directories of the variable PATH.
+func pathOf(env []string) (dirs []string) {
+	for _, e := range env {
+		if list, ok := strings.CutPrefix(e, "PATH="); ok {
+			dirs = filepath.SplitList(list)
+		}
+	}
+	return dirs
 }
 
 // executable returns nil if p is a file that somebody may execute. Whether the

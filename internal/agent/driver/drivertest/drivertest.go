@@ -32,6 +32,11 @@ type Driver struct {
 	Prints  func(stdout, stderr string) map[string]any // prints and ends
 	Refused []map[string]any                           // configs that must not start
 
+	// Shell is a task that runs a script in a POSIX shell, in the task's
+	// directory; nil for drivers whose tasks are no programs.
+	Shell   func(script string) map[string]any
+	Limited bool // Task.Limits hold
+
 	DeafSays   string   // what Deaf prints once it is deaf; "" if it is from the start
 	Supervisor []string // command of a supervisor
 }
@@ -48,6 +53,7 @@ func Run(t *testing.T, d Driver) {
 	t.Run("a disabled driver starts nothing (C42)", d.disabled)
 	t.Run("a wait ends with its context", d.cancelled)
 	t.Run("fingerprint", d.fingerprint)
+	d.capable(t)
 }
 
 // Alloc makes an allocation's directory, and a task in it.

@@ -67,7 +67,7 @@ func (d *Driver) Name() string { return d.schema.Driver }
 
 // Capabilities implements [driver.Driver].
 func (*Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Isolation: driver.Isolated, Signals: true, Mounts: true, Networks: []string{"bridge", "none", "cni"}}
+	return driver.Capabilities{Isolation: driver.Isolated, Signals: true, Exec: true, Mounts: true, Networks: []string{"bridge", "none", "cni"}}
 }
 
 // Fingerprint implements [driver.Driver].
@@ -119,7 +119,7 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 
 // Recover implements [driver.Driver].
 func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.Handle, error) {
-	return process.Recover(ctx, t)
+	return process.Recover(ctx, t, d.plan)
 }
 
 // plan turns a task into a start.

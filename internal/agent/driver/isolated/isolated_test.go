@@ -40,6 +40,8 @@ func suite() drivertest.Driver {
 		Runs:     sh("exec sleep 1000"), // without a handler, as the first process of its namespace
 		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
 		DeafSays: "deaf",
+		Shell:    sh,
+		Limited:  true,
 		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
 		Prints: func(out, err string) map[string]any {
 			return sh(fmt.Sprintf("printf '%s'; printf '%s' >&2", out, err))

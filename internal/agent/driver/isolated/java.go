@@ -3,7 +3,9 @@ package isolated
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -44,8 +46,8 @@ func javaCommand(v driverconfig.Values) (string, []string, error) {
 // javaVersion finds the version in what java -version prints.
 var javaVersion = regexp.MustCompile(`version "([^"]+)"`)
 
-// javaFound remembers what the host's Java says of itself: to ask it takes most
-// of a second.
+// javaFound remembers what is known of the host's Java: to ask it takes most of a
+// second.
 type javaFound struct {
 	mu         sync.Mutex
 	path       string
@@ -63,6 +65,10 @@ func (f *javaFound) find(ctx context.Context) (map[string]string, string) {
 	if f.path == path {
 		return f.attributes, ""
 	}
+	if attributes := released(path); attributes != nil {
+		f.path, f.attributes = path, attributes
+		return attributes, ""
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
@@ -78,4 +84,30 @@ func (f *javaFound) find(ctx context.Context) (map[string]string, string) {
 		f.attributes["driver.java.vm"] = strings.TrimSpace(string(lines[len(lines)-1]))
 	}
 	return f.attributes, ""
+}
+
+// released reads the attributes from the file release, which most distributions
+// of Java have beside the directory of the program; nil if there is none.
+func released(path string) map[string]string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(real)), "release"))
+	if err != nil {
+		return nil
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[name] = strings.Trim(value, `"`)
+	}
+	if values["JAVA_VERSION"] == "" {
+		return nil
+	}
+	out := map[string]string{"driver.java.version": values["JAVA_VERSION"]}
+	if r := strings.TrimSpace(values["IMPLEMENTOR"] + " " + values["JAVA_RUNTIME_VERSION"]); r != "" {
+		out["driver.java.runtime"] = r
+	}
+	return out
 }

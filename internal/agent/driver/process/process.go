@@ -7,19 +7,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/agent/isolate"
 	"berth/internal/agent/supervise"
 )
 
+// Plan turns a task into a start.
+type Plan func(*driver.Task) (*supervise.Start, error)
+
 // Start starts the process of a task, as [driver.Driver] promises.
 func Start(ctx context.Context, t *driver.Task, st *supervise.Start) (driver.Handle, error) {
+	plan := func(*driver.Task) (*supervise.Start, error) { return st, nil }
 	l, err := t.Supervisor.Start(ctx, t.Name, t.Launch, *st)
 	if err == nil {
-		return &handle{t, *l}, nil
+		return &handle{t, *l, plan}, nil
 	}
 	if berth.KindOf(err) == berth.Invalid || berth.KindOf(err) == berth.Denied || driver.Detaching(ctx) {
 		return nil, err // the command cannot be run; or the next agent looks what came of it
@@ -34,7 +41,7 @@ func Start(ctx context.Context, t *driver.Task, st *supervise.Start) (driver.Han
 	case findErr != nil:
 		return nil, errors.Join(driver.ErrUnclear, err, findErr)
 	}
-	h := &handle{t, *l}
+	h := &handle{t, *l, plan}
 	if ctx.Err() == nil {
 		return h, nil
 	}
@@ -47,18 +54,57 @@ func Start(ctx context.Context, t *driver.Task, st *supervise.Start) (driver.Han
 
 // Recover finds the process of a task, as [driver.Driver] promises. It works when
 // the driver has been disabled since: what runs must be watched and stopped.
-func Recover(ctx context.Context, t *driver.Task) (driver.Handle, error) {
+// plan is how it would be started now.
+func Recover(ctx context.Context, t *driver.Task, plan Plan) (driver.Handle, error) {
 	l, err := t.Supervisor.Find(ctx, t.Name, t.Launch, t.Grace)
 	if err != nil {
 		return nil, err
 	}
-	return &handle{t, *l}, nil
+	return &handle{t, *l, plan}, nil
 }
 
 // handle implements [driver.Handle] by asking the allocation's supervisor.
 type handle struct {
-	t *driver.Task
-	l supervise.Launch
+	t    *driver.Task
+	l    supervise.Launch
+	plan Plan
+}
+
+// Exec implements [driver.Execer].
+func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
+	st, err := h.plan(h.t)
+	if err != nil {
+		return 0, err
+	}
+	x := &supervise.Exec{Command: e.Command, TTY: e.TTY, Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr, User: st.User, Dir: st.Dir, Env: st.Env}
+	if st.Isolate != nil {
+		x.Capabilities = st.Isolate.Capabilities
+	}
+	if e.TTY && !slices.ContainsFunc(x.Env, func(v string) bool { return strings.HasPrefix(v, "TERM=") }) {
+		x.Env = append(slices.Clone(x.Env), "TERM=xterm")
+	}
+	sizes := make(chan isolate.Size)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case s, ok := <-e.Resize:
+				if !ok {
+					return
+				}
+				select {
+				case sizes <- isolate.Size{Rows: s.Rows, Columns: s.Columns}:
+				case <-done:
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	x.Resize = sizes
+	return h.t.Supervisor.Exec(ctx, &h.l, x)
 }
 
 // Launch implements [driver.Handle].

@@ -53,7 +53,7 @@ func (*Driver) Name() string { return Name }
 
 // Capabilities implements [driver.Driver].
 func (*Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Isolation: driver.NoIsolation, Signals: true}
+	return driver.Capabilities{Isolation: driver.NoIsolation, Signals: true, Exec: true}
 }
 
 // Fingerprint implements [driver.Driver].
@@ -80,7 +80,7 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 
 // Recover implements [driver.Driver].
 func (d *Driver) Recover(ctx context.Context, t *driver.Task, _ []byte) (driver.Handle, error) {
-	return process.Recover(ctx, t)
+	return process.Recover(ctx, t, d.plan)
 }
 
 // plan turns a task into a start.

@@ -38,6 +38,7 @@ func suite() drivertest.Driver {
 		Runs:     sh("exec sleep 1000"),
 		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
 		DeafSays: "deaf",
+		Shell:    sh,
 		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
 		Prints: func(out, err string) map[string]any {
 			return sh(fmt.Sprintf("printf '%s'; printf '%s' >&2", out, err))
