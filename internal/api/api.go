@@ -167,6 +167,7 @@ func (s *Server) all() {
 	s.allocs()
 	s.nodes()
 	s.pools()
+	s.namespaces()
 	s.services()
 	s.variables()
 	s.rootKeys()

@@ -264,7 +264,7 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if w.named != "" && w.named != ns {
 		return nil, berth.Errorf(berth.Invalid, "job.namespace: %q in the job differs from %q in the request", berth.Clip(ns, 64), berth.Clip(w.named, 64))
 	}
-	j, err := admit.DecodeJobContext(w.ctx, decode.Tree(tree), admit.FromJSON)
+	j, err := admit.DecodeJobContext(w.ctx, decode.Tree(withPool(w.Snapshot, ns, tree)), admit.FromJSON)
 	if err != nil {
 		return nil, err
 	}

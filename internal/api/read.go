@@ -177,7 +177,7 @@ func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
 	switch {
 	case info.Need == acl.Open || info.Need == acl.Node:
 		return nil
-	case info.Space == acl.NoSpace || info.Space == acl.NodeSpace:
+	case info.Space == acl.NoSpace || info.Space == acl.NodeSpace || info.Space == acl.NamedSpace:
 		return s.Authorize(who, info.Need, "")
 	case info.Space == acl.QuerySpace && namespace != berth.AllNamespaces:
 		return s.Authorize(who, info.Need, namespace)

@@ -1,0 +1,131 @@
+package jobspec
+
+import (
+	"bytes"
+
+	"berth"
+	"berth/internal/admit"
+	"berth/internal/decode"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// ParseNamespace parses the specification of a namespace. It is JSON, as in the
+// API, if it begins with a brace, else HCL with the settings at the top. It has
+// no variables and no functions. Errors are those of [Parse].
+func ParseNamespace(file File) (n *berth.Namespace, err error) {
+	doc := &document{}
+	err = doc.look(file.Name, func() (err error) {
+		if err := checkSize(file); err != nil {
+			return err
+		}
+		var tree decode.Tree
+		if isJSON(file.Text) {
+			if tree, err = decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
+				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
+			}
+		} else {
+			body, ok := parseBody(file, &doc.problems)
+			if ok {
+				tree = settingsBlock(&doc.problems, body, "namespace", namespaceSettings)
+			}
+			if err := doc.problems.err(); err != nil {
+				return err
+			}
+		}
+		n = &berth.Namespace{}
+		doc.problems.adopt(admit.Fill(n, tree, "namespace").Err(), file.Name, nil)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// settings are what a block may have: names in the API of its attributes, of its
+// lists of text, and of its blocks. meta is a map of text, and may be either.
+type settings struct {
+	texts, lists map[string]string
+	blocks       map[string]settings
+	name         string // of the block in the API
+}
+
+// namespaceSettings are those of a namespace.
+var namespaceSettings = settings{
+	texts: map[string]string{"name": "Name", "description": "Description", "quota": "Quota", "meta": "Meta"},
+	blocks: map[string]settings{
+		"meta": {name: "Meta"},
+		"capabilities": {name: "Capabilities", lists: map[string]string{
+			"enabled_task_drivers": "EnabledTaskDrivers", "disabled_task_drivers": "DisabledTaskDrivers",
+			"enabled_network_modes": "EnabledNetworkModes", "disabled_network_modes": "DisabledNetworkModes",
+		}},
+		"node_pool_config": {name: "NodePoolConfiguration", texts: map[string]string{"default": "Default"}, lists: map[string]string{"allowed": "Allowed", "denied": "Denied"}},
+	},
+}
+
+// known are the names that may stand in the block.
+func (s settings) known() []string {
+	return append(append(keys(s.texts), keys(s.lists)...), keys(s.blocks)...)
+}
+
+// settingsBlock reads a block. The tree has the names of the API.
+func settingsBlock(ps *problems, body *hclsyntax.Body, path string, s settings) decode.Tree {
+	tree := decode.Tree{}
+	for _, a := range inOrder(body.Attributes) {
+		here := decode.Join(path, a.Name)
+		switch {
+		case s.name == "Meta":
+			tree[a.Name] = plainValue(ps, a.Expr, here, true)
+		case s.texts[a.Name] != "":
+			tree[s.texts[a.Name]] = plainValue(ps, a.Expr, here, a.Name == "meta")
+		case s.lists[a.Name] != "":
+			tree[s.lists[a.Name]] = textList(ps, a, here)
+		case s.blocks[a.Name].name != "":
+			ps.add(a.NameRange, here, "is a block; write "+a.Name+" { … } without =")
+		default:
+			ps.add(a.NameRange, here, "unknown attribute"+meant(a.Name, s.known()))
+		}
+	}
+	for _, b := range body.Blocks {
+		here := decode.Join(path, b.Type)
+		in, ok := s.blocks[b.Type]
+		switch {
+		case !ok:
+			ps.add(b.TypeRange, here, "unknown block"+meant(b.Type, s.known()))
+		case len(b.Labels) > 0:
+			ps.add(b.TypeRange, here, "takes no label; write "+b.Type+" { … }")
+		case tree[in.name] != nil:
+			ps.add(b.TypeRange, here, "is defined twice")
+		default:
+			tree[in.name] = settingsBlock(ps, b.Body, here, in)
+		}
+	}
+	return tree
+}
+
+// textList returns the value of a list of text.
+func textList(ps *problems, a *hclsyntax.Attribute, path string) any {
+	v, diags := a.Expr.Value(nil)
+	if diags.HasErrors() {
+		ps.diags(diags, path)
+		return nil
+	}
+	list := []any{}
+	if v.IsNull() {
+		return nil
+	}
+	if v.Type().IsTupleType() {
+		for _, x := range v.AsValueSlice() {
+			if x.IsNull() || x.Type() != cty.String {
+				ps.add(a.Expr.Range(), path, "must be a list of text")
+				return nil
+			}
+			list = append(list, x.AsString())
+		}
+		return list
+	}
+	ps.add(a.Expr.Range(), path, "must be a list of text")
+	return nil
+}
