@@ -90,8 +90,12 @@ func TestNamespacesThroughTheGoClient(t *testing.T) {
 	}
 
 	// What is not allowed is refused, and so is the deletion of what is used.
-	if _, _, err := r.api.Jobs().Register(job("docker"), in1); err == nil || !strings.Contains(err.Error(), `does not allow driver "docker"`) {
-		t.Errorf("docker in team-a: %v", err)
+	in.Capabilities.DisabledTaskDrivers = []string{"mock_driver"}
+	if _, err := spaces.Register(in, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.api.Jobs().Register(job("mock_driver"), in1); err == nil || !strings.Contains(err.Error(), `does not allow driver "mock_driver"`) {
+		t.Errorf("a driver that team-a may not use: %v", err)
 	}
 	if _, err := spaces.Delete("team-a", nil); err == nil || !strings.Contains(err.Error(), "it has 1 job (web)") {
 		t.Errorf("a namespace that is used was deleted: %v", err)
