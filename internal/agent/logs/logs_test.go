@@ -295,16 +295,16 @@ func TestAReaderGoesOnWhereItWas(t *testing.T) {
 	dir, _ := newDir(t)
 	w := newWriter(t, dir, 3, 10)
 	for i := range 5 {
-		fmt.Fprintf(w, "line %03d\n", i) // one file each: 2, 3 and 4 are kept
+		fmt.Fprintf(w, "line %04d\n", i) // one file each: 2, 3 and 4 are kept
 	}
 	for _, c := range []struct {
 		file   string
 		offset int64
 		want   string
 	}{
-		{"alloc/logs/web.stdout.3", 0, "line 003\nline 004\n"}, {"alloc/logs/web.stdout.3", 5, "003\nline 004\n"}, {"web.stdout.3", 9, "line 004\n"},
-		{"alloc/logs/web.stdout.1", 5, "line 002\nline 003\nline 004\n"}, {"alloc/logs/web.stdout.4", 9, ""}, {"alloc/logs/web.stdout.4", 900, ""}, {"alloc/logs/web.stdout.7", 3, ""},
-		{"", 13, "003\nline 004\n"},
+		{"alloc/logs/web.stdout.3", 0, "line 0003\nline 0004\n"}, {"alloc/logs/web.stdout.3", 5, "0003\nline 0004\n"}, {"web.stdout.3", 10, "line 0004\n"},
+		{"alloc/logs/web.stdout.1", 5, "line 0002\nline 0003\nline 0004\n"}, {"alloc/logs/web.stdout.4", 10, ""}, {"alloc/logs/web.stdout.4", 900, ""}, {"alloc/logs/web.stdout.7", 3, ""},
+		{"", 15, "0003\nline 0004\n"},
 	} {
 		if got := read(t, dir, Request{Stream: Stdout, File: c.file, Offset: c.offset}); got != c.want {
 			t.Errorf("%s at %d: %q, want %q", c.file, c.offset, got, c.want)
