@@ -84,6 +84,7 @@ test: deps
 .PHONY: deps
 deps:
 	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
+	@command -v dockerd >/dev/null && command -v docker-registry >/dev/null || (apt-get update && apt-get install -y --no-install-recommends docker.io docker-registry)
 	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
 	@test -x /usr/lib/cni/bridge && command -v iptables >/dev/null || (apt-get update && apt-get install -y containernetworking-plugins iptables)
 

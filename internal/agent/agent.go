@@ -30,6 +30,7 @@ import (
 	"berth"
 	"berth/internal/agent/alloc"
 	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/isolated"
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/fingerprint"
@@ -93,6 +94,8 @@ type Config struct {
 	MockDriver bool     // whether mock_driver may start tasks
 	Drivers    []string // only these drivers may start tasks; nil is all
 	NoDrivers  []string // and not these
+	// Docker is nil in an agent without the driver. Its node and log are set here.
+	Docker *docker.Config
 
 	// StopTasksOnExit ends all tasks when Run ends, as a development agent
 	// does. Otherwise they stay.
@@ -238,6 +241,7 @@ func New(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
+	a.addDocker()
 	a.node = a.describe(context.Background())
 	a.serving = a.serve()
 	c.Servers.Attach(a)
@@ -295,7 +299,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.tidy} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()

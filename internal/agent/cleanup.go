@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/supervise"
 	"berth/internal/rest"
 )
@@ -36,6 +37,15 @@ func (a *Agent) endProcesses(id string) {
 	if err != nil {
 		a.log.Warn("what is left of an allocation cannot be ended", "alloc", id, "error", err)
 	}
+}
+
+// watchContainers removes containers that belong to no task any more, where the
+// agent has containers.
+func (a *Agent) watchContainers(ctx context.Context) error {
+	if d, ok := a.drivers[docker.Name].(*docker.Driver); ok {
+		return d.Watch(ctx)
+	}
+	return nil
 }
 
 // tidy clears away what has ended: supervisors, and the oldest directories of

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"berth/internal/agent/driver"
+	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/isolated"
 	"berth/internal/agent/driver/mock"
 	"berth/internal/agent/driver/raw"
@@ -14,10 +15,26 @@ import (
 func (c *Config) drivers() map[string]driver.Driver {
 	out := map[string]driver.Driver{}
 	for _, d := range []driver.Driver{raw.New(c.RawExec), isolated.Exec(c.Exec), isolated.Java(c.Java), mock.New(c.MockDriver)} {
-		if c.Drivers != nil && !slices.Contains(c.Drivers, d.Name()) || slices.Contains(c.NoDrivers, d.Name()) {
-			d = driver.Disabled(d)
-		}
-		out[d.Name()] = d
+		out[d.Name()] = c.allow(d)
 	}
 	return out
+}
+
+// allow returns a driver, or one that starts nothing if the configuration does
+// not allow it.
+func (c *Config) allow(d driver.Driver) driver.Driver {
+	if c.Drivers != nil && !slices.Contains(c.Drivers, d.Name()) || slices.Contains(c.NoDrivers, d.Name()) {
+		return driver.Disabled(d)
+	}
+	return d
+}
+
+// addDocker adds the driver docker, which knows its containers by the node.
+func (a *Agent) addDocker() {
+	if a.c.Docker == nil {
+		return
+	}
+	conf := *a.c.Docker
+	conf.Node, conf.Log = a.id.String(), a.log
+	a.drivers[docker.Name] = a.c.allow(docker.New(conf))
 }

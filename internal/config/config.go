@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/driver/docker"
 	"berth/internal/cpuset"
 )
 
@@ -222,6 +223,7 @@ type Plugins struct {
 	Raw        RawPlugin
 	Exec       IsolatedPlugin // of the driver exec
 	Java       IsolatedPlugin
+	Docker     docker.Config // without the node
 }
 
 // RawPlugin is what plugin "raw_exec" says besides.
@@ -278,6 +280,7 @@ func defaults(dev bool) *Config {
 			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50,
 			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
 		},
+		Plugins: Plugins{Docker: docker.Defaults()},
 	}
 }
 
@@ -345,7 +348,7 @@ func (c *Config) Public() map[string]any {
 			"ReservableCores": cpuset.Format(c.Client.ReservableCores),
 			"HostVolumes":     maps.Clone(c.Client.HostVolumes), "HostNetworks": maps.Clone(c.Client.HostNetworks),
 		},
-		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver},
+		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled},
 	}
 }
 

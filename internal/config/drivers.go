@@ -36,7 +36,7 @@ func plugins(d *decoder, path string, n *node) {
 		"mock_driver": plugin(table{"enabled": flag(func(c *Config) *bool { return &c.Plugins.MockDriver })}),
 		"exec":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Exec }),
 		"java":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Java }),
-		"docker":      block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		"docker":      plugin(dockerKeys),
 		"qemu":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
 	})
 }
@@ -122,8 +122,9 @@ func options(d *decoder, path string, n *node) {
 			d.to.Client.UserDeny = names(v)
 		case k == "user.checked_drivers":
 			d.to.Client.UserCheck = names(v)
+		case d.dockerOption(at, k, v):
 		case v != "":
-			d.warnf("%s: %s has no effect: only driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, user.denylist and user.checked_drivers have",
+			d.warnf("%s: %s has no effect: only those of docker, driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, user.denylist and user.checked_drivers have",
 				d.setAt[at], berth.Clip(at, 100))
 		}
 	}

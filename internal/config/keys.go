@@ -179,7 +179,7 @@ func unsupportedDriver(d *decoder, path string, n *node) {
 	if !isSet(n) {
 		return
 	}
-	d.addf(n.pos, path, "this driver is not supported: use raw_exec or mock_driver")
+	d.addf(n.pos, path, "this driver is not supported: use docker, raw_exec or mock_driver")
 }
 
 // logLevel reads log_level, in any case. trace is debug with LogTrace set.

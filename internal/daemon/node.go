@@ -35,7 +35,7 @@ func (d *Daemon) newNode() (err error) {
 		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, MockDriver: d.conf.Plugins.MockDriver,
-		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny,
+		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker,
 		StopTasksOnExit: d.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,
 	})
 	return err

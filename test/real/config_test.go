@@ -35,7 +35,8 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: must be between 0 and 100, got 300"},
 		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: must be true or false"},
 		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: must be between 0 and 65535, got 70000"},
-		{"plugin \"docker\" {\n config {\n  volumes {\n   enabled = true\n  }\n }\n}", "plugin.docker.config: this driver is not supported"},
+		{"plugin \"qemu\" {\n config {\n  image_paths = [\"/x\"]\n }\n}", "plugin.qemu.config: this driver is not supported"},
+		{"plugin \"docker\" {\n config {\n  volume {\n   enabled = true\n  }\n }\n}", "plugin.docker.config.volume: unknown key"},
 		{"server {", "c.hcl:1"},
 	} {
 		w.file("c.hcl", c.config)

@@ -172,6 +172,7 @@ type Task struct {
 	KillSignal syscall.Signal // by which it is asked to end
 	Limits     Limits
 	Mounts     []Mount              // volumes of the job
+	Ports      []berth.PortMapping  // of the group, each with the address that it is on
 	Network    *Network             // nil: the host's
 	Progress   func(message string) // shows what a long start does as an event of the task; never nil
 	RunUntil   time.Time            // when it is stopped unless the allocation's lease is extended; zero for never

@@ -129,6 +129,10 @@ func (w *Writer) trim() {
 	}
 }
 
+// Position returns the number of the newest file and its size in bytes: what is
+// written next begins there, or in the next file if this one is full.
+func (w *Writer) Position() (index int, size int64) { return w.index, w.size }
+
 // Close closes the newest file.
 func (w *Writer) Close() error {
 	if w.out == nil {

@@ -166,7 +166,11 @@ func makeDirs(_ context.Context, at *attempt) error {
 	if err := MakeAllocDirs(root); err != nil {
 		return disk(err)
 	}
-	if err := root.Mkdir(name, 0o711); err != nil {
+	own, local, private := fs.FileMode(0o711), fs.FileMode(0o755), fs.FileMode(0o700)
+	if at.ofImage() { // its users are not the host's, which come no further than the task's directory
+		own, local, private = 0o700, 0o777, 0o777
+	}
+	if err := root.Mkdir(name, own); err != nil {
 		return disk(err)
 	}
 	uid, gid, other := lookupUser(at.out.User)
@@ -178,12 +182,12 @@ func makeDirs(_ context.Context, at *attempt) error {
 	for _, d := range []struct {
 		name string
 		perm fs.FileMode
-	}{{"local", 0o755}, {"secrets", 0o700}, {"tmp", 0o700}} {
+	}{{"local", local}, {"secrets", private}, {"tmp", private}} {
 		p := name + "/" + d.name
 		if err := root.Mkdir(p, d.perm); err != nil {
 			return disk(err)
 		}
-		if other {
+		if other && !at.ofImage() {
 			if err := root.Chown(p, uid, gid); err != nil {
 				return disk(err)
 			}
@@ -253,6 +257,9 @@ func lookupUser(name string) (uid, gid int, ok bool) {
 // what execve would cut or misread.
 func makeEnv(_ context.Context, at *attempt) error {
 	env := Environment(at.alloc, at.task, at.place)
+	if at.ofImage() {
+		imageEnv(env, at.task, at.place)
+	}
 	for k, v := range env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
 			return berth.Errorf(berth.Invalid, "env: %q cannot be an environment variable", k)
@@ -271,7 +278,7 @@ func checkUser(_ context.Context, at *attempt) error {
 		return berth.Errorf(berth.Invalid, "user: %q is not the name or number of a user", u)
 	}
 	at.out.User = u
-	if who, err := user.Lookup(u); u != "" && err == nil {
+	if who, err := user.Lookup(u); u != "" && err == nil && !at.ofImage() {
 		// The agent's own would lead the task to a directory it cannot read.
 		for k, v := range map[string]string{"USER": who.Username, "LOGNAME": who.Username, "HOME": who.HomeDir} {
 			if _, ok := at.task.Env[k]; !ok {

@@ -367,7 +367,7 @@ func (l *loop) attempt() *attempt {
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
 			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t), KillSignal: SignalNumber(t.KillSignal),
-			Limits: limits(a, t, place.Node), Progress: func(string) {},
+			Limits: limits(a, t, place.Node), Progress: func(string) {}, Ports: hostPorts(a, place.Node),
 		},
 	}
 }

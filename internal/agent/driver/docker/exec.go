@@ -1,0 +1,150 @@
+package docker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"berth"
+	"berth/internal/agent/driver"
+)
+
+// Exec implements [driver.Execer].
+func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
+	if len(e.Command) == 0 {
+		return 0, berth.Errorf(berth.Invalid, "exec: no command")
+	}
+	engine := h.d.engine
+	made, err := engine.ExecCreate(ctx, h.id, client.ExecCreateOptions{
+		TTY: e.TTY, AttachStdin: e.Stdin != nil, AttachStdout: true, AttachStderr: !e.TTY, Cmd: e.Command,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("exec: %w", err)
+	}
+	conn, err := engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: e.TTY})
+	if err != nil {
+		return 0, fmt.Errorf("exec: %w", err)
+	}
+	defer conn.Close()
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if e.Stdin != nil {
+		go func() { // ends with its reader, or when the connection is closed
+			_, _ = io.Copy(conn.Conn, e.Stdin)
+			_ = conn.CloseWrite()
+		}()
+	}
+	if e.TTY && e.Resize != nil {
+		go h.resize(inner, made.ID, e.Resize)
+	}
+	copied := make(chan error, 1)
+	go func() {
+		if e.TTY {
+			_, err := io.Copy(orDiscard(e.Stdout), conn.Reader)
+			copied <- err
+			return
+		}
+		copied <- demultiplex(orDiscard(e.Stdout), orDiscard(e.Stderr), conn.Reader)
+	}()
+	select {
+	case err = <-copied:
+	case <-ctx.Done():
+		h.endExec(ctx, made.ID)
+		return 0, ctx.Err()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		h.endExec(ctx, made.ID)
+		return 0, fmt.Errorf("exec: its output: %w", err)
+	}
+	return h.execExit(ctx, made.ID)
+}
+
+// orDiscard returns w, or a writer that drops everything.
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+// resize passes on the sizes of a terminal.
+func (h *handle) resize(ctx context.Context, id string, sizes <-chan driver.TerminalSize) {
+	for {
+		select {
+		case s, ok := <-sizes:
+			if !ok {
+				return
+			}
+			_, err := h.d.engine.ExecResize(ctx, id, client.ExecResizeOptions{Height: uint(s.Rows), Width: uint(s.Columns)})
+			if err != nil && ctx.Err() == nil {
+				h.d.log.Debug("a terminal cannot be resized", "container", h.id, "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// execExit returns the exit code of a command whose output has ended. The
+// command may run on without it.
+func (h *handle) execExit(ctx context.Context, id string) (int, error) {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		got, err := h.d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("exec: %w", err)
+		}
+		if !got.Running {
+			return got.ExitCode, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			h.endExec(ctx, id)
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// endExec kills a command. The engine has no call for it, so its process is
+// killed on the host, if it is one of the container.
+func (h *handle) endExec(ctx context.Context, id string) {
+	ctx, cancel := late(ctx)
+	defer cancel()
+	got, err := h.d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+	if err != nil || !got.Running || got.PID <= 1 {
+		return
+	}
+	in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", got.PID))
+	if err != nil || !strings.Contains(string(in), h.id) {
+		h.d.log.Warn("a command in a container cannot be ended: its process is not on this machine", "container", h.id)
+		return
+	}
+	if err := syscall.Kill(got.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		h.d.log.Warn("a command in a container cannot be ended", "container", h.id, "error", err)
+	}
+}
+
+// demultiplex splits the two streams that an engine sends in frames.
+func demultiplex(stdout, stderr io.Writer, r io.Reader) error {
+	var head [8]byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return err
+		}
+		w := stdout
+		if head[0] == 2 {
+			w = stderr
+		}
+		if _, err := io.CopyN(w, r, int64(binary.BigEndian.Uint32(head[4:]))); err != nil {
+			return err
+		}
+	}
+}
