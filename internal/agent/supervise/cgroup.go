@@ -27,7 +27,6 @@ type cgroup struct {
 	v2          bool
 	fd          *os.File          // of dir, if v2
 	controllers map[string]string // groups of version 1 that limit, by controller
-	given       []string          // groups that the task is put into and that are not ours
 }
 
 // newCgroup makes a group below the parent in the first hierarchy that lets us,
@@ -102,7 +101,7 @@ func (c *cgroup) fork(attr *syscall.SysProcAttr, start func() (int, error)) (int
 	if c == nil {
 		return start()
 	}
-	dirs := append(c.controllerDirs(), c.given...)
+	dirs := c.controllerDirs()
 	if c.v2 {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(c.fd.Fd())
 	} else if c.dir != "" && !slices.Contains(dirs, c.dir) {

@@ -80,12 +80,6 @@ func (p *proc) makeGroup(st *Start) ([]write, error) {
 	if st.Cgroup != "" {
 		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups, st.controllers())
 	}
-	if len(st.Groups) > 0 {
-		if p.group == nil {
-			p.group = new(cgroup)
-		}
-		p.group.given = st.Groups
-	}
 	// Cores are a promise to others, not a need of the task: it runs without.
 	if err := p.group.setCores(st.Cores); err != nil {
 		p.s.log.Warn("the task is not kept to its cores", "task", p.launch.Task, "cores", cpuset.Format(st.Cores), "error", err)

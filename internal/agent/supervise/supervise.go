@@ -72,9 +72,6 @@ type Start struct {
 	// OOMScoreAdj, -1000 to 1000, says how readily the kernel kills the task
 	// for lack of memory.
 	OOMScoreAdj int `json:",omitempty"`
-	// Groups are cgroups besides, absolute paths that exist, which the task
-	// is put into.
-	Groups []string `json:",omitempty"`
 	// Isolate keeps the task from the machine; nil does not. Command is then
 	// looked for in the task's file tree, and Dir is not used.
 	Isolate *isolate.Spec `json:",omitempty"`
