@@ -89,6 +89,8 @@ var (
 	listRows      = gauge("list.rows_encoded", "Rows of lists that were encoded since the server started.")
 	listReused    = gauge("list.rows_reused", "Rows of lists taken over from the encoding before, since the server started.")
 	listKept      = gauge("list.kept_bytes", "Memory of the lists that are kept for later requests.")
+	workerCount   = gauge("nomad.worker.count", "Scheduling workers of this server, by what they do.", "status")
+	nodeCount     = gauge("nomad.nodes", "Nodes, by status and eligibility.", "status", "eligibility")
 	uptime        = gauge("uptime", "Seconds since the server started.")
 )
 
@@ -144,6 +146,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.jobs(snap, put)
 	m.streams(snap, put)
+	m.workersAndNodes(snap, put)
 	// All that follows is known to the leader alone.
 	t := s.term.Load()
 	if t == nil {
