@@ -12,6 +12,9 @@ const ServiceNomad = "nomad"
 const (
 	AddressAuto = "auto" // the address given, else as host
 	AddressHost = "host" // the node's address for the port
+
+	// The address and port in the network of the group, if it has its own.
+	AddressAlloc, AddressDriver = "alloc", "driver"
 )
 
 // What a check means for the health of its allocation. Checks have no warning

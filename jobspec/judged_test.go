@@ -52,7 +52,7 @@ func TestJobFilesAreJudgedByTheirCause(t *testing.T) {
 		{"service on port 0", withService("provider = \"nomad\"\nport = \"0\""), nil},
 		{"service on a port of the environment", withService("provider = \"nomad\"\nport = \"${NOMAD_PORT_http}\""), nil},
 		{"tcp check with a path", withService("provider = \"nomad\"\nport = \"http\"\ncheck {\n type = \"tcp\"\n path = \"/\"\n interval = \"5s\"\n timeout = \"2s\"\n}"), nil},
-		{"a driver that this build does not know", strings.Replace(inGroup("", ""), `"raw_exec"`, `"docker"`, 1), nil},
+		{"a driver that this build does not know", strings.Replace(inGroup("", ""), `"raw_exec"`, `"firecracker-task-driver"`, 1), nil},
 		{"a job ID of two lines", strings.Replace(inGroup("", ""), `job "j"`, `job "a\n\tb"`, 1), nil},
 
 		// Refused at their cause.

@@ -253,7 +253,17 @@ func TestValidate(t *testing.T) {
 		{"bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkBridge }, ``},
 		{"cni", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/my.net" }, ``},
 		{"cni of no name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "cni/" }, `job.group[g].network.mode: must be cni/ and the name of a network, got "cni/"`},
-		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.mode: is not supported: must be host, bridge or cni/…, got none`},
+		{"network mode none", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = berth.NetworkNone }, `job.group[g].network.port: must be left out with mode none`},
+		{"a host name on the host's network", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Hostname = "web" }, `job.group[g].network.hostname: needs mode bridge, none or cni/…, got host`},
+		{"a host name with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].Mode, g.Networks[0].Hostname = berth.NetworkBridge, "w b"
+		}, `job.group[g].network.hostname: must be a host name of at most 63 letters, digits, hyphens and dots, got "w b"`},
+		{"arguments of CNI without CNI", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].Mode, g.Networks[0].CNI = berth.NetworkBridge, &berth.CNIConfig{Args: map[string]string{"a": "b"}}
+		}, `job.group[g].network.cni: needs mode cni/…, got bridge`},
+		{"a DNS server by name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks[0].Mode, g.Networks[0].DNS = berth.NetworkBridge, &berth.DNSConfig{Servers: []string{"dns.example"}}
+		}, `job.group[g].network.dns.servers: must be IP addresses, got "dns.example"`},
 		{"unknown network mode", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Networks[0].Mode = "lan" }, `job.group[g].network.mode: unknown mode "lan": want host, bridge, none or cni/…`},
 		{"one port on two host networks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Networks[0].ReservedPorts = append(g.Networks[0].ReservedPorts, berth.Port{Label: "x", Value: 8080, HostNetwork: "public"})
@@ -423,6 +433,7 @@ var supported = strings.Fields(`
 	job.group.ephemeral_disk.size job.group.volume
 	job.group.network.mode job.group.network.port.host_network job.group.network.port.ignore_collision
 	job.group.network.reserved_ports.host_network job.group.network.reserved_ports.ignore_collision
+	job.group.network.hostname job.group.network.cni.args job.group.network.dns.servers job.group.network.dns.searches job.group.network.dns.options
 	job.group.network.port.name job.group.network.port.static job.group.network.port.to
 	job.group.network.reserved_ports.name job.group.network.reserved_ports.static job.group.network.reserved_ports.to
 	job.group.disconnect.lost_after job.group.disconnect.stop_on_client_after job.group.disconnect.replace job.group.disconnect.reconcile

@@ -3,6 +3,7 @@ package admit
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 		} else {
 			c.oneOf(at+".network.mode", n.Mode, berth.NetworkHost, berth.NetworkBridge, berth.NetworkNone, berth.NetworkCNI+"…")
 		}
+		c.groupNetwork(at+".network", n)
 		// Labels name ports whether static or dynamic, and in any case,
 		// since they become environment variables.
 		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
@@ -77,6 +79,52 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 				c.addf(pat+".ignore_collision", "is only for static ports in mode host")
 			}
 			c.between(pat+".to", int64(p.To), -1, berth.MaxPort)
+		}
+	}
+}
+
+// hostName is the form of a host name: RFC 1123 labels, separated by dots.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+
+// groupNetwork checks what only a network of the group's own can have.
+func (c *checker) groupNetwork(at string, n *berth.NetworkResource) {
+	own := n.Mode != "" && n.Mode != berth.NetworkHost
+	if h := n.Hostname; h != "" {
+		switch {
+		case !own:
+			c.addf(at+".hostname", "needs mode bridge, none or cni/…, got host")
+		case !strings.Contains(h, "${") && (len(h) > 63 || !hostName.MatchString(h)):
+			c.addf(at+".hostname", "must be a host name of at most 63 letters, digits, hyphens and dots, got %q", berth.Clip(h, 64))
+		}
+	}
+	if n.CNI != nil && !strings.HasPrefix(n.Mode, berth.NetworkCNI) {
+		c.addf(at+".cni", "needs mode cni/…, got %s", n.Mode)
+	}
+	if n.CNI != nil {
+		for k, v := range n.CNI.Args {
+			if k == "" || strings.ContainsAny(k+v, ";=\n") {
+				c.addf(at+".cni.args", "%q: keys and values must not contain ; or =", berth.Clip(k, 64))
+			}
+		}
+	}
+	ports := len(n.ReservedPorts) + len(n.DynamicPorts)
+	if n.Mode == berth.NetworkNone && ports > 0 {
+		c.addf(at+".port", "must be left out with mode none")
+	}
+	if n.DNS == nil {
+		return
+	}
+	if !own {
+		c.addf(at+".dns", "needs mode bridge, none or cni/…, got host")
+	}
+	for _, s := range n.DNS.Servers {
+		if _, err := netip.ParseAddr(s); err != nil && !strings.Contains(s, "${") {
+			c.addf(at+".dns.servers", "must be IP addresses, got %q", berth.Clip(s, 64))
+		}
+	}
+	for _, s := range slices.Concat(n.DNS.Searches, n.DNS.Options) {
+		if s == "" || strings.ContainsAny(s, " \t\n#;") {
+			c.addf(at+".dns", "%q must be one word", berth.Clip(s, 64))
 		}
 	}
 }

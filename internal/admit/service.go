@@ -128,7 +128,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	}
 	c.strings(at+".meta", s.Meta)
 	c.strings(at+".canary_meta", s.CanaryMeta)
-	c.address(at, s)
+	c.address(at, g, s)
 	c.port(at+".port", g, s.PortLabel, 0) // 0 announces a service without a port
 	c.ofTask(at+".task", g, t, s.TaskName)
 	if !c.atMost(at+".check", checksLimit, len(s.Checks), "checks") {
@@ -159,17 +159,10 @@ func (c *checker) consulOnly(at string, s *berth.Service) {
 }
 
 // address checks the address and address mode of a service.
-func (c *checker) address(at string, s *berth.Service) {
-	switch s.AddressMode {
-	case berth.AddressAuto:
-	case berth.AddressHost:
-		if s.Address != "" {
-			c.addf(at+".address", "needs address_mode = %q, got %q", berth.AddressAuto, s.AddressMode)
-		}
-	case "alloc", "driver":
-		c.addf(at+".address_mode", "%q is not supported, because allocations have no network of their own: must be auto or host", s.AddressMode)
-	default:
-		c.oneOf(at+".address_mode", s.AddressMode, berth.AddressAuto, berth.AddressHost)
+func (c *checker) address(at string, g *berth.TaskGroup, s *berth.Service) {
+	c.addressMode(at+".address_mode", g, s.AddressMode)
+	if s.Address != "" && s.AddressMode != berth.AddressAuto {
+		c.addf(at+".address", "needs address_mode = %q, got %q", berth.AddressAuto, s.AddressMode)
 	}
 	if s.Address == "" || strings.Contains(s.Address, "${") {
 		return
@@ -177,6 +170,21 @@ func (c *checker) address(at string, s *berth.Service) {
 	if _, err := netip.ParseAddr(s.Address); err != nil && (len(s.Address) > berth.MaxJobIDLen || strings.ContainsAny(s.Address, " /:\t\n")) {
 		c.addf(at+".address", "must be an IP address or a host name, got %q", berth.Clip(s.Address, 64))
 	}
+}
+
+// addressMode checks the address mode of a service or check. Only groups with a
+// network of their own have an address beside the node's.
+func (c *checker) addressMode(at string, g *berth.TaskGroup, mode string) {
+	c.oneOf(at, mode, berth.AddressAuto, berth.AddressHost, berth.AddressAlloc, berth.AddressDriver)
+	if mode != berth.AddressAlloc && mode != berth.AddressDriver {
+		return
+	}
+	for i := range g.Networks {
+		if m := g.Networks[i].Mode; m == berth.NetworkBridge || strings.HasPrefix(m, berth.NetworkCNI) {
+			return
+		}
+	}
+	c.addf(at, "must be auto or host, because the group has no network of its own (mode bridge or cni/…), got %s", mode)
 }
 
 // port checks a port: a number, or the label of one of the group's ports. One

@@ -28,7 +28,7 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, s *berth.S
 	// The agent runs the check, so the address must be one that it can
 	// reach.
 	if k.AddressMode != "" {
-		c.oneOf(at+".address_mode", k.AddressMode, berth.AddressAuto, berth.AddressHost)
+		c.addressMode(at+".address_mode", g, k.AddressMode)
 	}
 	switch {
 	case k.PortLabel == "":

@@ -42,10 +42,6 @@ var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{
 }
 
 var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
-	{"mode = none", func(n *berth.NetworkResource) bool { return n.Mode == berth.NetworkNone }, "must be host, bridge or cni/…"},
-	{"dns", func(n *berth.NetworkResource) bool { return n.DNS != nil }, ""},
-	{"hostname", func(n *berth.NetworkResource) bool { return n.Hostname != "" }, ""},
-	{"cni", func(n *berth.NetworkResource) bool { return n.CNI != nil }, ""},
 	{"device", func(n *berth.NetworkResource) bool { return n.Device != "" }, ""},
 	{"cidr", func(n *berth.NetworkResource) bool { return n.CIDR != "" }, ""},
 	{"ip", func(n *berth.NetworkResource) bool { return n.IP != "" }, ""},

@@ -35,6 +35,7 @@ import (
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/fingerprint"
 	"berth/internal/agent/local"
+	"berth/internal/agent/network"
 	"berth/internal/agent/task"
 	"berth/internal/claim"
 	"berth/internal/saferoot"
@@ -84,9 +85,10 @@ type Config struct {
 	ReservableCores  []uint16 // nil is all
 	HostVolumes      map[string]berth.HostVolumeInfo
 	HostNetworks     map[string]berth.HostNetworkInfo
-	MinDynamicPort   int    // 0 is berth.MinDynamicPort
-	MaxDynamicPort   int    // 0 is berth.MaxDynamicPort; in the range
-	CgroupParent     string // berth.slice; "-" is none
+	Networks         network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
+	MinDynamicPort   int            // 0 is berth.MinDynamicPort
+	MaxDynamicPort   int            // 0 is berth.MaxDynamicPort; in the range
+	CgroupParent     string         // berth.slice; "-" is none
 
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec
@@ -187,7 +189,8 @@ type Agent struct {
 	reports *reporter
 
 	services *registry
-	serving  *serving // what servers may ask
+	serving  *serving          // what servers may ask
+	networks *network.Networks // nil if this agent makes none
 
 	registered chan struct{} // closed when servers know the node
 	contacted  chan struct{} // closed when one of their answers was acted on
@@ -242,6 +245,13 @@ func New(c Config) (*Agent, error) {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.addDocker()
+	if c.Networks.Bridge != "" {
+		c.Networks.StateDir = filepath.Join(c.StateDir, "networks")
+		if a.networks, err = network.New(c.Networks); err != nil {
+			return nil, errors.Join(err, c.Folders.Close())
+		}
+		a.c.Networks = c.Networks
+	}
 	a.node = a.describe(context.Background())
 	a.serving = a.serve()
 	c.Servers.Attach(a)
@@ -257,7 +267,7 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
 		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
-		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
+		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, Groups: a.offer(ctx), Bridge: c.Networks.Bridge,
 	}, a.dirs, a.drivers, a.log)
 }
 
@@ -328,6 +338,7 @@ func (a *Agent) restore(records []local.Record) {
 		}
 		all = append(all, a.enter(r.Alloc, r.Tasks))
 	}
+	a.sweepNetworks()
 	for _, h := range all { // once all are known: one may wait for another
 		a.run(h)
 	}
@@ -344,7 +355,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

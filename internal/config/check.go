@@ -364,6 +364,7 @@ func (d *decoder) client() {
 	d.cores()
 	d.hostVolumes()
 	d.hostNetworks()
+	d.groupNetworks()
 	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
 	d.between("client.gc_max_allocs", c.GCMaxAllocs, 1, 1_000_000)
 }

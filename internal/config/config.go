@@ -189,8 +189,9 @@ type Client struct {
 	// as.
 	UserDeny, UserCheck []string
 
-	HostVolumes  map[string]HostVolume  // by name; nil if none, as below
-	HostNetworks map[string]HostNetwork // by name
+	HostVolumes   map[string]HostVolume  // by name; nil if none, as below
+	HostNetworks  map[string]HostNetwork // by name
+	GroupNetworks GroupNetworks
 }
 
 // HostVolume is a directory of the host that jobs can request by name.
@@ -277,7 +278,7 @@ func defaults(dev bool) *Config {
 		},
 		Client: Client{
 			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
-			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50,
+			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50, GroupNetworks: groupNetworks,
 			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
 		},
 		Plugins: Plugins{Docker: docker.Defaults()},
@@ -347,6 +348,9 @@ func (c *Config) Public() map[string]any {
 			},
 			"ReservableCores": cpuset.Format(c.Client.ReservableCores),
 			"HostVolumes":     maps.Clone(c.Client.HostVolumes), "HostNetworks": maps.Clone(c.Client.HostNetworks),
+			"BridgeNetworkName": c.Client.GroupNetworks.Bridge, "BridgeNetworkAllocSubnet": c.Client.GroupNetworks.Subnet,
+			"BridgeNetworkAllocSubnetIPv6": c.Client.GroupNetworks.SubnetIPv6, "BridgeNetworkHairpinMode": c.Client.GroupNetworks.Hairpin,
+			"CNIPath": c.Client.GroupNetworks.Plugins, "CNIConfigDir": c.Client.GroupNetworks.ConfigDir,
 		},
 		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled},
 	}

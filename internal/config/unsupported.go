@@ -30,6 +30,7 @@ func init() {
 	maps.Copy(supported, unsupported)
 	maps.Copy(telemetryKeys, unsupportedTelemetry)
 	maps.Copy(serverKeys, unsupportedServer)
+	maps.Copy(clientKeys, groupNetworkKeys)
 	maps.Copy(clientKeys, unsupportedClient)
 }
 
@@ -147,12 +148,6 @@ var unsupportedClient = table{
 	"fingerprint":                        empty("configuring fingerprints"),
 	"drain_on_shutdown":                  absent("draining on shutdown"),
 	"no_host_uuid":                       only(true),
-	"cni_path":                           only("/opt/cni/bin"),
-	"cni_config_dir":                     only("/opt/cni/config"),
-	"bridge_network_name":                only("nomad"),
-	"bridge_network_subnet":              only("172.26.64.0/20"),
-	"bridge_network_subnet_ipv6":         only(),
-	"bridge_network_hairpin_mode":        only(false),
 	"bind_wildcard_default_host_network": only(true),
 	"disk_free_mb":                       only(0),
 	"node_max_allocs":                    only(0),

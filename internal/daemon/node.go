@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"path/filepath"
+
 	"berth"
 	"berth/internal/agent"
+	"berth/internal/agent/network"
 	"berth/internal/config"
 )
 
@@ -32,7 +35,7 @@ func (d *Daemon) newNode() (err error) {
 			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
-		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c),
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker,
@@ -67,4 +70,13 @@ func hostNetworks(c *config.Client) map[string]berth.HostNetworkInfo {
 		out[name] = berth.HostNetworkInfo{Name: name, CIDR: n.CIDR, Interface: n.Interface, ReservedPorts: n.ReservedPorts}
 	}
 	return out
+}
+
+// groupNetworks returns how the agent makes networks of groups.
+func groupNetworks(c *config.Client) network.Config {
+	g := &c.GroupNetworks
+	return network.Config{
+		Bridge: g.Bridge, Subnet: g.Subnet, SubnetIPv6: g.SubnetIPv6, Hairpin: g.Hairpin,
+		Plugins: filepath.SplitList(g.Plugins), ConfigDir: g.ConfigDir, Namespaces: network.DefaultNamespaces,
+	}
 }

@@ -40,6 +40,7 @@ type Config struct {
 	Report func(*op.AllocReport)                 // called when there is news; must not block
 	Chance func() float64                        // from 0 up to 1; spreads restarts
 
+	Networks Networks // nil: allocations have no networks of their own
 	Registry Registry // nil: services are not registered
 	// Stream is who an allocation of a stream job learns its connections from;
 	// nil: it is run without.
@@ -70,6 +71,7 @@ type Runner struct {
 	round   uint64          // of the newest restart of the whole allocation that was asked for
 	final   bool            // no task is started any more
 	changed chan struct{}   // closed and replaced when a task may be allowed to start
+	network groupNetwork
 
 	ready   chan struct{} // closed when tasks may be started
 	wake    chan struct{} // has one element when Run is to look again
@@ -238,7 +240,7 @@ func (r *Runner) News() *op.AllocReport {
 	r.mu.Lock()
 	a, verdict := r.alloc, r.verdict()
 	r.mu.Unlock()
-	n := &op.AllocReport{ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states, DeploymentStatus: verdict}
+	n := &op.AllocReport{NetworkStatus: r.network.status(), ID: a.ID, NodeID: a.NodeID, Namespace: a.Namespace, JobID: a.JobID, TaskStates: states, DeploymentStatus: verdict}
 	n.ClientStatus, n.ClientDescription = Status(states)
 	if why := r.because(n.ClientStatus); why != "" {
 		n.ClientDescription = why
@@ -302,7 +304,9 @@ func (r *Runner) Run(ctx context.Context) error {
 		if !rewire.IsZero() {
 			again = sooner(again, rewire)
 		}
-		ended = r.conclude()
+		if ended = r.conclude(); ended {
+			r.removeNetwork(ctx) // before its end is reported: then its ports may be given away
+		}
 		if n := r.News(); ended || !n.ClientStatus.Ended() { // else it ends just now, or is about to be started again
 			r.c.Report(n)
 		}
@@ -351,13 +355,13 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 	defer r.mu.Unlock()
 	place := func() *task.Place {
 		p := r.c.Place(dir.Path())
-		p.Stream = r.stream.env()
+		p.Stream, p.Network = r.stream.env(), r.network.status()
 		return p
 	}
 	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
-			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place,
+			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork,
 			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
 			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance,
 			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),

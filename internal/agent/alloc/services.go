@@ -1,6 +1,7 @@
 package alloc
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -84,6 +85,7 @@ func (r *Runner) serve(ctx context.Context, dir string) {
 	}
 	r.served = true
 	place := r.c.Place(dir)
+	place.Network = r.network.status()
 	up := func(name string) bool {
 		s := phases[name]
 		return !stopped && s.Phase == task.Running && s.Kill == nil
@@ -185,7 +187,7 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 		whose = t.Name
 	}
 	name, label := names.Replace(s.Name), names.Replace(s.PortLabel)
-	host, port := hostPort(a, p, label)
+	host, port := addressOf(a, p, label, s.AddressMode)
 	if s.Address != "" {
 		host = names.Replace(s.Address)
 	}
@@ -221,27 +223,37 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 	return out
 }
 
-// hostPort returns where a port of the allocation is: that of a label, or a
-// number on the node's own address.
-func hostPort(a *op.Alloc, p *task.Place, label string) (host string, port int) {
+// addressOf returns where a port of the allocation is: that of a label, or a
+// number. The address mode decides between the node and the allocation's own
+// network.
+func addressOf(a *op.Alloc, p *task.Place, label, mode string) (host string, port int) {
+	own := p.Network != nil && (mode == berth.AddressAlloc || mode == berth.AddressDriver)
+	if own {
+		host = p.Network.Address
+	} else {
+		host = p.Node.HostAddress()
+	}
 	if a.AllocatedResources != nil {
 		for _, m := range a.AllocatedResources.Shared.Ports {
-			if m.Label == label && label != "" {
-				if host = m.HostIP; host == "" {
-					host = p.Node.HostAddress()
-				}
+			switch {
+			case m.Label != label || label == "":
+			case own && m.To > 0:
+				return host, m.To
+			case own:
 				return host, m.Value
+			default:
+				return cmp.Or(m.HostIP, host), m.Value
 			}
 		}
 	}
 	port, _ = strconv.Atoi(label)
-	return p.Node.HostAddress(), port
+	return host, port
 }
 
 // checkSpec returns a check with names replaced, without its ID. Interval and
 // timeout are at least a second, lest a job floods its node.
 func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Names) checkOf {
-	host, port := hostPort(a, p, names.Replace(c.PortLabel))
+	host, port := addressOf(a, p, names.Replace(c.PortLabel), c.AddressMode)
 	out := checkOf{
 		counts: c.OnUpdate != berth.OnUpdateIgnore,
 		status: op.CheckStatus{Check: names.Replace(c.Name), Mode: "healthiness", Status: check.Pending},

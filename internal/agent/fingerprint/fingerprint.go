@@ -21,6 +21,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/agent/network"
 	"berth/internal/saferoot"
 )
 
@@ -46,6 +47,8 @@ type Config struct {
 	HostNetworks               map[string]berth.HostNetworkInfo // by name
 	MinDynamicPort             int                              // 0 is the default
 	MaxDynamicPort             int                              // 0 is the default
+	Groups                     *network.Offer                   // for networks of groups
+	Bridge                     string                           // name of the bridge of mode bridge
 	NomadVersion               string                           // of the release whose jobs ask for ${attr.nomad.version}
 }
 

@@ -72,11 +72,34 @@ func networks(c *Config, n *berth.Node, log *slog.Logger) {
 	for i := range r.NodeNetworks {
 		r.NodeNetworks[i].Addresses = aliases(c.HostNetworks, &r.NodeNetworks[i], r.Networks[0].IP)
 	}
+	groupNetworks(c, n)
 	for _, name := range slices.Sorted(maps.Keys(c.HostNetworks)) {
 		if !hasAlias(r.NodeNetworks, name) {
 			log.Warn("no address of this machine is in the host network; jobs that ask for it find no port here", "host_network", name,
 				"cidr", c.HostNetworks[name].CIDR, "interface", c.HostNetworks[name].Interface)
 		}
+	}
+}
+
+// groupNetworks says which networks groups can have here: a network of each mode,
+// as schedulers look for it, and the versions of the plugins.
+func groupNetworks(c *Config, n *berth.Node) {
+	o := c.Groups
+	if o == nil {
+		return
+	}
+	r := n.NodeResources
+	if o.Bridge {
+		r.NodeNetworks = append(r.NodeNetworks, berth.NodeNetwork{Mode: berth.NetworkBridge, Device: c.Bridge})
+	}
+	for _, name := range o.CNI {
+		r.NodeNetworks = append(r.NodeNetworks, berth.NodeNetwork{Mode: berth.NetworkCNI + name})
+	}
+	if c.Bridge != "" { // it needs no plugin
+		r.NodeNetworks = append(r.NodeNetworks, berth.NodeNetwork{Mode: berth.NetworkNone})
+	}
+	for name, version := range o.Plugins {
+		n.Attributes["plugins.cni.version."+name] = version
 	}
 }
 

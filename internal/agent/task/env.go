@@ -37,10 +37,11 @@ type Place struct {
 	AllocDir string // the allocation's directory, absolute
 	Node     *berth.Node
 	Region   string
-	Host     map[string]string // see HostEnv
-	Cgroup   string            // parent of the tasks' cgroups, "" for none
-	Stream   map[string]string // what a processing element finds its connections by; nil for others
-	MaxKill  time.Duration     // the longest kill_timeout that this machine grants; 0 is any
+	Host     map[string]string         // see HostEnv
+	Cgroup   string                    // parent of the tasks' cgroups, "" for none
+	Stream   map[string]string         // what a processing element finds its connections by; nil for others
+	Network  *berth.AllocNetworkStatus // the allocation's own address; nil if it has none
+	MaxKill  time.Duration             // the longest kill_timeout that this machine grants; 0 is any
 }
 
 // killTimeout is how long a task may take to end: what the job says, or what
@@ -172,11 +173,21 @@ func portVariables(out map[string]string, a *op.Alloc, group *berth.TaskGroup, p
 		if m.To > 0 {
 			port = strconv.Itoa(m.To)
 		}
+		addr := port
+		if p.Network != nil {
+			addr = host // where others reach it
+		}
 		set := func(label string) {
 			for _, l := range []string{label, variable(label)} {
+				if own := p.Network; own != nil {
+					out["NOMAD_ALLOC_INTERFACE_"+l] = own.InterfaceName
+					out["NOMAD_ALLOC_IP_"+l] = own.Address
+					out["NOMAD_ALLOC_PORT_"+l] = port
+					out["NOMAD_ALLOC_ADDR_"+l] = net.JoinHostPort(own.Address, port)
+				}
 				out["NOMAD_IP_"+l] = ip
 				out["NOMAD_PORT_"+l] = port
-				out["NOMAD_ADDR_"+l] = net.JoinHostPort(ip, port)
+				out["NOMAD_ADDR_"+l] = net.JoinHostPort(ip, addr)
 				out["NOMAD_HOST_IP_"+l] = ip
 				out["NOMAD_HOST_PORT_"+l] = host
 				out["NOMAD_HOST_ADDR_"+l] = net.JoinHostPort(ip, host)

@@ -33,6 +33,7 @@ var hooks = []struct {
 	{"names", checkNames},
 	{"blocks", checkBuilt},
 	{"granted", checkGranted},
+	{"network", joinNetwork},
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
@@ -47,6 +48,8 @@ type attempt struct {
 	task   *berth.Task
 	place  *Place
 	driver driver.Driver // nil if the agent has none of that name
+
+	network func(context.Context) (*driver.Network, *berth.AllocNetworkStatus, error) // see Config.Network
 
 	names Names
 	out   *driver.Task
@@ -123,8 +126,9 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	}
 	group := at.alloc.Job.Group(at.alloc.TaskGroup)
 	for _, n := range group.Networks {
-		if n.Mode != "" && n.Mode != berth.NetworkHost {
-			ps.Addf("group["+group.Name+"].network.mode", "%q is not supported by this agent: must be host", n.Mode)
+		mode, _, _ := strings.Cut(n.Mode, "/")
+		if mode != "" && mode != berth.NetworkHost && !slices.Contains(at.driver.Capabilities().Networks, mode) {
+			ps.Addf("group["+group.Name+"].network.mode", "%q is not supported by the driver %s of task %q", n.Mode, t.Driver, t.Name)
 		}
 	}
 	return ps.Err()
@@ -157,6 +161,21 @@ func checkGranted(_ context.Context, at *attempt) error {
 		}
 	}
 	return ps.Err()
+}
+
+// joinNetwork makes the allocation's network, unless it is there.
+func joinNetwork(ctx context.Context, at *attempt) error {
+	if at.network == nil {
+		return nil
+	}
+	n, status, err := at.network(ctx)
+	if err != nil {
+		return err
+	}
+	place := *at.place
+	place.Network = status
+	at.place, at.out.Network = &place, n
+	return nil
 }
 
 // makeDirs makes the task's directories. A task with a user of its own owns

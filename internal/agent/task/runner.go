@@ -34,6 +34,10 @@ type Config struct {
 	// Over is closed when a task that is dead will not be started again; nil is
 	// as soon as it is dead.
 	Over <-chan struct{}
+	// Network makes the network of the task's allocation, unless it is there, and
+	// returns it with the allocation's own address; nil for the host's network.
+	// nil stands for a Network that returns that.
+	Network func(context.Context) (*driver.Network, *berth.AllocNetworkStatus, error)
 
 	// RunUntil returns until when the task may run without contact to servers;
 	// the zero time, as well as a nil function, is without limit.
@@ -362,7 +366,7 @@ func (l *loop) attempt() *attempt {
 	a, t, _ := l.spec()
 	place := l.c.Place()
 	return &attempt{
-		alloc: a, task: t, place: place, driver: l.c.Driver,
+		alloc: a, task: t, place: place, driver: l.c.Driver, network: l.c.Network,
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,

@@ -1,0 +1,156 @@
+package alloc
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver"
+	"berth/internal/agent/network"
+	"berth/internal/rest"
+	"berth/op"
+)
+
+// The network of an allocation whose group has one of its own. It is made when
+// the first of its tasks is about to start, and removed when all have ended.
+
+// Networks makes and removes networks of allocations; see [network.Networks].
+type Networks interface {
+	Make(ctx context.Context, r *network.Request) (*network.Made, error)
+	Remove(ctx context.Context, alloc string, maker network.Namespacer) error
+}
+
+// groupNetwork is the network of one allocation.
+type groupNetwork struct {
+	turn sync.Mutex // one task at a time makes it
+
+	mu   sync.Mutex
+	made *network.Made // nil until it is made
+}
+
+// status returns the allocation's own address, nil as long as it has none.
+func (n *groupNetwork) status() *berth.AllocNetworkStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.made == nil || n.made.Status.InterfaceName == "" {
+		return nil
+	}
+	s := n.made.Status
+	return &s
+}
+
+// ownNetwork returns what a group asks of its network, nil if its tasks are on
+// the host's.
+func ownNetwork(g *berth.TaskGroup) *berth.NetworkResource {
+	for i := range g.Networks {
+		if mode := g.Networks[i].Mode; mode != "" && mode != berth.NetworkHost {
+			return &g.Networks[i]
+		}
+	}
+	return nil
+}
+
+// makeNetwork makes the network of the allocation, unless it is there, and
+// returns it; nil if its tasks are on the host's. An error may be gone at the
+// next try, unless it is Invalid.
+func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.AllocNetworkStatus, error) {
+	r.mu.Lock()
+	a := r.alloc
+	r.mu.Unlock()
+	g := a.Job.Group(a.TaskGroup)
+	want := ownNetwork(g)
+	if want == nil {
+		return nil, nil, nil
+	}
+	if r.c.Networks == nil {
+		return nil, nil, berth.Errorf(berth.Invalid, "network.mode: this agent makes no networks, so it cannot be %q", want.Mode)
+	}
+	n := &r.network
+	n.turn.Lock()
+	defer n.turn.Unlock()
+	req := &network.Request{Alloc: r.id, Mode: want.Mode, Hostname: want.Hostname, Maker: r.namespacer(g)}
+	if want.CNI != nil {
+		req.Args = want.CNI.Args
+	}
+	req.Ports = mappedPorts(a, want)
+	made, err := r.c.Networks.Make(ctx, req)
+	if berth.KindOf(err) == berth.Invalid {
+		return nil, nil, err
+	}
+	if err != nil {
+		return nil, nil, driver.Recoverable(err)
+	}
+	n.mu.Lock()
+	n.made = made
+	n.mu.Unlock()
+	out := &driver.Network{Mode: want.Mode, Namespace: made.Namespace, Hostname: want.Hostname, DNS: want.DNS, Hosts: map[string]string{}}
+	if out.DNS == nil {
+		out.DNS = made.Status.DNS
+	}
+	if out.Hostname == "" {
+		out.Hostname = r.id[:8] // a name of its own, so that tasks can resolve it
+	}
+	if made.Status.Address != "" {
+		out.Hosts[out.Hostname] = made.Status.Address
+	}
+	r.nudge() // its address is news
+	return out, n.status(), nil
+}
+
+// mappedPorts returns the ports of an allocation as they are mapped: those of the
+// default host network on all addresses of the node, others on their own.
+func mappedPorts(a *op.Alloc, want *berth.NetworkResource) []berth.PortMapping {
+	if a.AllocatedResources == nil {
+		return nil
+	}
+	out := slices.Clone(a.AllocatedResources.Shared.Ports)
+	for i := range out {
+		for _, p := range slices.Concat(want.ReservedPorts, want.DynamicPorts) {
+			if p.Label == out[i].Label && p.Network() == berth.DefaultHostNetwork {
+				out[i].HostIP = ""
+			}
+		}
+	}
+	return out
+}
+
+// namespacer returns the driver that must make the namespace of a group, nil if
+// none of its tasks needs that.
+func (r *Runner) namespacer(g *berth.TaskGroup) network.Namespacer {
+	for _, t := range g.Tasks {
+		if m, ok := r.c.Drivers[t.Driver].(network.Namespacer); ok {
+			return m
+		}
+	}
+	return nil
+}
+
+// How often the removal of a network is tried, and how long after a failure.
+const (
+	removals    = 5
+	removalRest = time.Second
+)
+
+// removeNetwork removes the network of an allocation that has ended. What cannot
+// be removed is left to the next agent.
+func (r *Runner) removeNetwork(ctx context.Context) {
+	r.mu.Lock()
+	g := r.alloc.Job.Group(r.alloc.TaskGroup)
+	r.mu.Unlock()
+	if ownNetwork(g) == nil || r.c.Networks == nil {
+		return
+	}
+	for i := range removals {
+		err := r.c.Networks.Remove(ctx, r.id, r.namespacer(g))
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if i == removals-1 {
+			r.c.Log.Warn("the network of an allocation cannot be removed", "alloc", r.id, "error", err)
+		} else if rest.For(ctx, removalRest) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,214 @@
+// Package network tests networks of groups with the real binary. All of it runs
+// in network and mount namespaces of its own.
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"berth/test/bed"
+)
+
+func TestMain(m *testing.M) {
+	const inside = "BERTH_TEST_INSIDE"
+	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
+		os.Exit(bed.Main(m))
+	}
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+const config = `
+name      = "one"
+data_dir  = "DIR/one"
+bind_addr = "127.0.0.1"
+ports {
+  http = 0
+  rpc  = 0
+  serf = 0
+}
+server { enabled = true }
+client {
+  enabled             = true
+  network_interface   = "lo"
+  cgroup_parent       = "CGROUP"
+  memory_total_mb     = 2048
+  cpu_total_compute   = 10000
+  disk_total_mb       = 100000
+  bridge_network_name = "berthtest0"
+  chroot_env {
+    "DIR/app" = "/app"
+  }
+}
+`
+
+const job = `
+job "web" {
+  group "web" {
+    network {
+      mode     = "bridge"
+      hostname = "webhost"
+      port "http" { to = 8080 }
+      dns { servers = ["10.1.2.3"] }
+    }
+    service {
+      name         = "web"
+      port         = "http"
+      provider     = "nomad"
+      address_mode = "alloc"
+    }
+    task "app" {
+      driver = "exec"
+      config { command = "/app/server" }
+      resources {
+        cpu    = 100
+        memory = 64
+      }
+    }
+  }
+}
+`
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A service on a bridge is reached by its port on the host and by its own
+// address, before and after the agent was killed, and nothing of its network is
+// left when it has ended.
+func TestAServiceOnABridge(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for network namespaces")
+	}
+	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
+	must(t, exec.Command("ip", "link", "set", "lo", "up").Run())
+	b := bed.ForTest(t)
+	build := exec.Command("go", "build", "-o", filepath.Join(b.Dir, "app", "server"), "./server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path, err := b.File("one.hcl", strings.NewReplacer("DIR", b.Dir, "CGROUP", b.CgroupParent()).Replace(config))
+	must(t, err)
+	file, err := b.File("web.nomad.hcl", job)
+	must(t, err)
+	a := b.Agent("one", "-config", path)
+	must(t, a.Start())
+	must(t, a.Await(t.Context()))
+	berth := func(args ...string) string {
+		t.Helper()
+		r, err := b.Run(t.Context(), b.Binary, b.Environ("BERTH_ADDR="+a.Banner("HTTP"), "NOMAD_ADDR="+a.Banner("HTTP")), args...)
+		must(t, err)
+		if r.Code != 0 {
+			t.Fatalf("berth %s: %s", strings.Join(args, " "), r)
+		}
+		return r.Out
+	}
+	berth("job", "run", file)
+
+	var service []struct {
+		Address string
+		Port    int
+		AllocID string
+	}
+	// A registration comes when the task runs.
+	must(t, bed.Until(t.Context(), "the service", func() string {
+		service = nil
+		if err := json.Unmarshal([]byte(berth("service", "info", "-json", "web")), &service); err != nil {
+			return err.Error()
+		}
+		if len(service) != 1 {
+			return fmt.Sprintf("%d registrations", len(service))
+		}
+		return ""
+	}))
+	own := fmt.Sprintf("%s:%d", service[0].Address, service[0].Port)
+	if !strings.HasPrefix(own, "172.26.64.") || service[0].Port != 8080 {
+		t.Fatalf("the service is at %s", own)
+	}
+	id := service[0].AllocID
+	var alloc struct {
+		AllocatedResources struct{ Shared struct{ Ports []struct{ Value int } } }
+		NetworkStatus      struct{ Address string }
+	}
+	must(t, json.Unmarshal([]byte(berth("alloc", "status", "-json", id)), &alloc))
+	if alloc.NetworkStatus.Address != service[0].Address || len(alloc.AllocatedResources.Shared.Ports) != 1 {
+		t.Fatalf("the allocation is %+v", alloc)
+	}
+	mapped := fmt.Sprintf("127.0.0.1:%d", alloc.AllocatedResources.Shared.Ports[0].Value)
+
+	answers := func(when string) {
+		t.Helper()
+		for _, address := range []string{own, mapped} {
+			must(t, bed.Until(t.Context(), address+" "+when, func() string {
+				answer, err := bed.Call(t.Context(), http.MethodGet, "http://"+address, "")
+				if err != nil {
+					return err.Error()
+				}
+				for _, want := range []string{"own address " + own + "\n", "host name webhost\n", service[0].Address + "\twebhost", "nameserver 10.1.2.3"} {
+					if !strings.Contains(strings.ReplaceAll(answer.Text, " webhost", "\twebhost"), strings.ReplaceAll(want, " webhost", "\twebhost")) {
+						return fmt.Sprintf("%q is missing from %s", want, answer.Text)
+					}
+				}
+				return ""
+			}))
+		}
+	}
+	answers("at first")
+	before := bed.Tasks(b.Processes())
+	a.Kill()
+	answers("while no agent is there")
+	must(t, a.Start())
+	must(t, a.Await(t.Context()))
+	answers("after the agent came back")
+	if after := bed.Tasks(b.Processes()); len(after[id]) == 0 || fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the processes were %v and are %v", before, after)
+	}
+
+	berth("job", "stop", "-purge", "web")
+	must(t, bed.Until(t.Context(), "the end of the network", func() string {
+		if left, _ := os.ReadDir(filepath.Join(b.Dir, "one", "client", "networks", "allocs")); len(left) > 0 {
+			return "its record is there"
+		}
+		return ""
+	}))
+	if _, err := os.Stat(filepath.Join("/run/netns", id)); err == nil {
+		t.Error("its namespace is left")
+	}
+	rules, err := exec.Command("iptables-save").Output()
+	must(t, err)
+	if strings.Contains(string(rules), id) {
+		t.Errorf("rules are left:\n%s", rules)
+	}
+	links, err := exec.Command("ip", "-brief", "link").Output()
+	must(t, err)
+	if strings.Contains(string(links), "veth") {
+		t.Errorf("interfaces are left:\n%s", links)
+	}
+	if _, err := a.End(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}
