@@ -193,7 +193,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		select {
 		case <-over:
-			l.wait.Wait() // for the release
+			// The release may wait for a supervisor that does not answer. That
+			// must not keep the agent from ending.
+			stop := context.AfterFunc(ctx, func() { l.detach(driver.ErrDetach) })
+			defer stop()
+			l.wait.Wait()
 			return nil
 		default:
 		}
