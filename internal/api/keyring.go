@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"berth"
 	"berth/internal/keyring"
@@ -18,24 +20,37 @@ func (s *Server) rootKeys() {
 	write(s, op.RotateRootKey, s.rotateRootKey)
 	write(s, op.RemoveRootKey, removeRootKey)
 	add(s, op.PublicKeys, func(ctx context.Context, who Caller, in *op.Query) (json.RawMessage, op.Meta, error) {
-		s.awaitRootKey(ctx)
+		if err := s.ensureRootKey(ctx); err != nil {
+			return nil, op.Meta{}, err
+		}
 		return answer(ctx, s, op.PublicKeys.Info, who, in, func(r *Read) (json.RawMessage, error) { return publicKeys(r, in) })
-	})
+	}).always = true // who leads makes the first key
 	read(s, op.OIDCDiscovery, s.discovery)
 }
 
-// awaitRootKey waits until there is a root key, for at most Hold: a leader makes
-// the first one as soon as it leads.
-func (s *Server) awaitRootKey(ctx context.Context) {
+// ensureRootKey makes the first root key of the cluster, if there is none and
+// this server leads. An error of another server's term is a *termOver.
+func (s *Server) ensureRootKey(ctx context.Context) error {
 	if s.Keyring == nil || s.Store.Snapshot().Count(state.RootKeys) > 0 {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, Hold)
-	defer cancel()
-	watch := s.Store.Watch(state.OnTable(state.RootKeys))
-	defer watch.Stop()
-	for s.Store.Snapshot().Count(state.RootKeys) == 0 && idle(ctx, watch) == nil {
+	leader, err := s.Cluster.Leader()
+	if err != nil {
+		return &termOver{err}
 	}
+	k, err := s.Keyring.Make(nil)
+	if err != nil {
+		return err
+	}
+	k.CreateTime = time.Now().UnixNano()
+	_, err = leader.Propose(ctx, &state.AddRootKey{Key: k, First: true})
+	switch {
+	case berth.KindOf(err) == berth.Conflict: // another request was faster
+		return nil
+	case errors.Is(err, state.ErrLost): // to make it again does no harm
+		return &termOver{err}
+	}
+	return err
 }
 
 // rootKeyView shows a root key.
@@ -77,7 +92,7 @@ func (s *Server) rotateRootKey(w *Write, in *op.RotateKey) (ch Change[op.KeyRota
 	} else {
 		k.PublishTime = 0
 	}
-	return propose(&state.AddRootKey{Key: k, Full: in.Full}, func(o *Outcome) op.KeyRotated {
+	return propose(&state.AddRootKey{Key: k, Full: in.Full, First: w.Count(state.RootKeys) == 0}, func(o *Outcome) op.KeyRotated {
 		row := o.After.RootKey(k.ID)
 		if row == nil { // removed meanwhile
 			row = k
@@ -100,9 +115,6 @@ func removeRootKey(_ *Write, in *op.RemoveRoot) (ch Change[op.WriteAnswer], err 
 // as verifiers need it before they know anything.
 func publicKeys(r *Read, _ *op.Query) (json.RawMessage, error) {
 	r.Table(state.RootKeys)
-	if r.Count(state.RootKeys) == 0 { // an empty set would be kept by who verifies
-		return nil, berth.Errorf(berth.Unavailable, "the cluster has no root key yet: try again")
-	}
 	return keyring.PublicKeys(r.RootKeys())
 }
 

@@ -18,7 +18,9 @@ func (s *Server) variables() {
 	readList(s, op.ListVariables, listVariables)
 	read(s, op.ReadVariable, s.readVariable)
 	onLeader(s, op.PutVariable, func(ctx context.Context, who Caller, opts *op.Write, in *op.WriteVariable) (op.VariableWritten, uint64, error) {
-		s.awaitRootKey(ctx)
+		if err := s.ensureRootKey(ctx); err != nil {
+			return op.VariableWritten{}, 0, err
+		}
 		if in.Renew {
 			return s.renewLock(ctx, who, opts, in)
 		}
@@ -93,11 +95,11 @@ func (s *Server) openVariable(snap *state.Snapshot, v *berth.SealedVariable) (ma
 // readVariable returns a variable with its items.
 func (s *Server) readVariable(r *Read, in *op.VariableRef) (out op.Variable, err error) {
 	path := strings.Trim(in.VarPath, "/ ")
-	if r.Space() == berth.AllNamespaces {
-		return out, berth.Errorf(berth.Invalid, "namespace: a variable is in one namespace, got %q", berth.AllNamespaces)
-	}
 	if err := r.mayPath(acl.VariablesRead, r.Space(), path); err != nil {
 		return out, err
+	}
+	if r.Space() == berth.AllNamespaces {
+		return out, berth.Errorf(berth.Invalid, "namespace: a variable is in one namespace, got %q", berth.AllNamespaces)
 	}
 	k := berth.VariableKey{Namespace: r.Space(), Path: path}
 	v := r.Variable(k)

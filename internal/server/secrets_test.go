@@ -126,6 +126,11 @@ func TestKeyringWithThePublicClient(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, dir)
 	keys := r.api.Keyring()
+	if resp, err := http.Get(r.http + "/.well-known/jwks.json"); err != nil { // the first to need a key
+		t.Fatal(err)
+	} else {
+		resp.Body.Close()
+	}
 	var first []*nomad.RootKeyMeta
 	r.until("there is a key", func() bool {
 		var err error

@@ -1,6 +1,6 @@
-// Package rotate keeps the keyring going: it makes the first root key, makes a
-// published key the active one when its time has come, and encrypts variables
-// again during a full rotation. How far that is follows from the state, so a
+// Package rotate keeps the keyring going: it makes a published key the active
+// one when its time has come, and encrypts variables again during a full
+// rotation. How far that is follows from the state, so a
 // new leader continues where the last one stopped.
 package rotate
 
@@ -36,34 +36,12 @@ const (
 	batchBytes = 1 << 20 // of encrypted data
 )
 
-// retry is the wait after what cannot be done now: some server is too old to
-// know root keys, or this one cannot unwrap them.
+// retry is the wait after what cannot be done now: this server cannot unwrap a
+// root key.
 const retry = 10 * time.Second
-
-// first returns the command that makes the first root key, or nil if there is a
-// key.
-func (c *Controller) first(snap *state.Snapshot, now time.Time) (state.Command, error) {
-	if snap.Count(state.RootKeys) > 0 {
-		return nil, nil
-	}
-	k, err := c.ring.Make(nil)
-	if err != nil {
-		return nil, err
-	}
-	k.CreateTime = now.UnixNano()
-	return &state.AddRootKey{Key: k, First: true}, nil
-}
 
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
-	first, err := c.first(snap, now)
-	if err != nil {
-		c.log.Error("the first root key cannot be made", "error", err)
-		return nil, now.Add(retry)
-	}
-	if first != nil {
-		return []state.Command{first}, now.Add(retry)
-	}
 	step := &state.StepRootKeys{Now: now.UnixNano()}
 	var rekeying []*berth.RootKey
 	for k := range snap.RootKeys() {

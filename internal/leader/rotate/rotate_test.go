@@ -29,7 +29,12 @@ func newWorld(t testing.TB) *world {
 	w := &world{dir: t.TempDir()}
 	w.ring = keyring.New("", keyring.NewFiles(w.dir))
 	w.store, w.log = statetest.New(t)
-	w.step(t, time.Unix(1, 0))
+	k, err := w.ring.Make(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.CreateTime = 1
+	w.log.Must(t, &state.AddRootKey{Key: k, First: true})
 	return w
 }
 
@@ -85,14 +90,15 @@ func (w *world) rotates(t testing.TB, full bool) {
 	w.log.Must(t, &state.AddRootKey{Key: k, Full: full})
 }
 
-// The first key is made once.
-func TestFirstKey(t *testing.T) {
+// Without keys, and while none is on its way, there is nothing to do.
+func TestNothingToDo(t *testing.T) {
 	w := newWorld(t)
-	if k := w.log.Tip().ActiveKey(); k == nil || w.log.Tip().Count(state.RootKeys) != 1 {
-		t.Fatalf("the active key is %+v", k)
-	}
 	if n := w.step(t, time.Unix(2, 0)); n != 0 {
-		t.Errorf("it does %d more things", n)
+		t.Errorf("with a key it does %d things", n)
+	}
+	w.store, w.log = statetest.New(t)
+	if n := w.step(t, time.Unix(2, 0)); n != 0 {
+		t.Errorf("without a key it does %d things", n)
 	}
 }
 
