@@ -23,7 +23,7 @@ func spaces(names ...string) *state.UpsertNamespaces {
 
 // jobIn returns the command that registers a job in a namespace.
 func jobIn(t testing.TB, namespace string, id berth.JobID, seed int, change func(*berth.Job)) *state.RegisterJob {
-	j := statetest.Job(t, fmt.Sprintf(`{"ID": %q, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "exec"}]}]}`, id))
+	j := statetest.Job(t, fmt.Sprintf(`{"ID": %q, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}`, id))
 	j.Namespace = namespace
 	if change != nil {
 		change(j)
