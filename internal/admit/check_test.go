@@ -197,6 +197,25 @@ func TestValidate(t *testing.T) {
 		{"sidecar after the end", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Lifecycle = &berth.TaskLifecycle{Hook: "poststop", Sidecar: true}
 		}, `job.group[g].task[t].lifecycle.sidecar: must be false with the hook poststop: the main tasks, beside which it would run, have ended then`},
+		{"volume mounts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "v", Destination: "/srv"}, {Volume: "v", Destination: "srv/x", ReadOnly: true, PropagationMode: "host-to-task"}}
+		}, ""},
+		{"mount of no volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "v", Destination: "/srv"}}
+		}, `job.group[g].task[t].volume_mount.volume: the group has no volume "v"`},
+		{"mount nowhere", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "v"}}
+		}, `job.group[g].task[t].volume_mount.destination: is missing`},
+		{"mount above", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "v", Destination: "/srv/../.."}}
+		}, `job.group[g].task[t].volume_mount.destination: must be a path below / without .. and NUL, got "/srv/../.."`},
+		{"unknown propagation", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "v", Destination: "/srv", PropagationMode: "shared"}}
+		}, `job.group[g].task[t].volume_mount.propagation_mode: unknown propagation_mode "shared": want private, host-to-task or bidirectional`},
 		{"kill signal", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.KillSignal = "SIGNOPE" }, `job.group[g].task[t].kill_signal: unknown signal "SIGNOPE": want ` + orList(signals)},
 		{"log files", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFiles = 0 }, `job.group[g].task[t].logs.max_files: must be 1 to 10000, got 0`},
 		{"log size", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.LogConfig.MaxFileSizeMB = 0 }, `job.group[g].task[t].logs.max_file_size: must be 1 to 1073741824, got 0`},
@@ -449,6 +468,7 @@ var supported = strings.Fields(`
 	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
 	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
 	job.group.task.env job.group.task.meta job.group.task.leader job.group.task.lifecycle.hook job.group.task.lifecycle.sidecar
+	job.group.task.volume_mount.volume job.group.task.volume_mount.destination job.group.task.volume_mount.read_only job.group.task.volume_mount.propagation_mode
 	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
 	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -151,6 +152,29 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 		}
 		if v.PerAlloc && v.Sticky {
 			c.addf(vat+".sticky", "cannot be combined with per_alloc")
+		}
+	}
+}
+
+// volumeMounts checks where a task has volumes of its group. Whether its driver
+// can mount them is for the node to say.
+func (c *checker) volumeMounts(at string, g *berth.TaskGroup, mounts []berth.VolumeMount) {
+	if !c.atMost(at, requestsLimit, len(mounts), "volume_mount blocks") {
+		return
+	}
+	for i := range mounts {
+		m := &mounts[i]
+		if _, ok := g.Volumes[m.Volume]; !ok {
+			c.addf(at+".volume", "the group has no volume %q", berth.Clip(m.Volume, 64))
+		}
+		switch parts := strings.Split(m.Destination, "/"); {
+		case m.Destination == "":
+			c.addf(at+".destination", "is missing")
+		case slices.Contains(parts, "..") || strings.ContainsRune(m.Destination, 0) || path.Clean("/"+m.Destination) == "/":
+			c.addf(at+".destination", "must be a path below / without .. and NUL, got %q", berth.Clip(m.Destination, 64))
+		}
+		if m.PropagationMode != "" {
+			c.oneOf(at+".propagation_mode", m.PropagationMode, "private", "host-to-task", "bidirectional")
 		}
 	}
 }

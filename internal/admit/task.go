@@ -64,6 +64,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 		c.restartValues(at+".restart", t.RestartPolicy)
 	}
 	c.lifecycle(at+".lifecycle", t.Lifecycle)
+	c.volumeMounts(at+".volume_mount", g, t.VolumeMounts)
 	c.duration(at+".kill_timeout", t.KillTimeout, 0)
 	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {

@@ -52,7 +52,9 @@ var unsupportedInTask = []unsupported[*berth.Task]{
 	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
 	{"consul", func(t *berth.Task) bool { return t.Consul != nil }, ""},
 	{"template", func(t *berth.Task) bool { return len(t.Templates) > 0 }, ""},
-	{"volume_mount", func(t *berth.Task) bool { return len(t.VolumeMounts) > 0 }, ""},
+	{"volume_mount.selinux_label", func(t *berth.Task) bool {
+		return slices.ContainsFunc(t.VolumeMounts, func(m berth.VolumeMount) bool { return m.SELinuxLabel != "" })
+	}, ""},
 	{"csi_plugin", func(t *berth.Task) bool { return t.CSIPluginConfig != nil }, ""},
 	{"kind", func(t *berth.Task) bool { return t.Kind != "" }, ""},
 	{"secret", func(t *berth.Task) bool { return len(t.Secrets) > 0 }, ""},

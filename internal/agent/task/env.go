@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/driver"
 	"berth/internal/cpuset"
 	"berth/op"
 )
@@ -41,7 +42,10 @@ type Place struct {
 	Cgroup   string                    // parent of the tasks' cgroups, "" for none
 	Stream   map[string]string         // what a processing element finds its connections by; nil for others
 	Network  *berth.AllocNetworkStatus // the allocation's own address; nil if it has none
-	MaxKill  time.Duration             // the longest kill_timeout that this machine grants; 0 is any
+	// Isolation is how far the task's driver keeps it from the machine; "" is
+	// not at all. It decides where the task finds its directories.
+	Isolation driver.Isolation
+	MaxKill   time.Duration // the longest kill_timeout that this machine grants; 0 is any
 }
 
 // killTimeout is how long a task may take to end: what the job says, or what
@@ -55,6 +59,23 @@ func (p *Place) killTimeout(t *berth.Task) time.Duration {
 
 // TaskDir returns the task's own directory.
 func (p *Place) TaskDir(task string) string { return filepath.Join(p.AllocDir, task) }
+
+// directories returns the variables of the directories of a task: where the
+// task itself finds them. An image need not have a directory for temporary
+// files of this name, so nothing is said of it there.
+func (p *Place) directories(task string) map[string]string {
+	switch p.Isolation {
+	case driver.Isolated:
+		return map[string]string{"NOMAD_ALLOC_DIR": "/alloc", "NOMAD_TASK_DIR": "/local", "NOMAD_SECRETS_DIR": "/secrets", "TMPDIR": "/tmp"}
+	case driver.ImageIsolation:
+		return map[string]string{"NOMAD_ALLOC_DIR": "/alloc", "NOMAD_TASK_DIR": "/local", "NOMAD_SECRETS_DIR": "/secrets"}
+	}
+	dir := p.TaskDir(task)
+	return map[string]string{
+		"NOMAD_ALLOC_DIR": filepath.Join(p.AllocDir, "alloc"), "NOMAD_TASK_DIR": filepath.Join(dir, "local"),
+		"NOMAD_SECRETS_DIR": filepath.Join(dir, "secrets"), "TMPDIR": filepath.Join(dir, "tmp"),
+	}
+}
 
 // Environment returns what a task finds in its environment, as publicly
 // documented for Nomad: the host's allowed variables, then NOMAD_* and, over
@@ -72,15 +93,16 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 		own["NOMAD_META_"+strings.ToUpper(variable(k))] = v
 		own["NOMAD_META_"+variable(k)] = v
 	}
-	out := maps.Clone(p.Host)
-	if out == nil {
-		out = map[string]string{}
+	out := map[string]string{}
+	if p.Isolation != driver.ImageIsolation { // an image has a PATH and a HOME of its own
+		maps.Copy(out, p.Host)
 	}
 	for k, v := range t.Env {
 		out[k] = names.Replace(v)
 	}
-	if _, ok := t.Env["TMPDIR"]; !ok {
-		out["TMPDIR"] = filepath.Join(p.TaskDir(t.Name), "tmp")
+	dirs := p.directories(t.Name)
+	if _, ok := t.Env["TMPDIR"]; !ok && dirs["TMPDIR"] != "" {
+		out["TMPDIR"] = dirs["TMPDIR"]
 	}
 	// Last, so that a job cannot replace what the agent promises a task.
 	maps.Copy(out, own)
@@ -96,10 +118,11 @@ func nomadVariables(a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place
 	if given := given(a, t.Name); given != nil {
 		cpu, memory, memoryMax = given.Cpu.CpuShares, given.Memory.MemoryMB, given.Memory.MemoryMaxMB
 	}
+	dirs := p.directories(t.Name)
 	out := map[string]string{
-		"NOMAD_ALLOC_DIR":      filepath.Join(p.AllocDir, "alloc"),
-		"NOMAD_TASK_DIR":       filepath.Join(p.TaskDir(t.Name), "local"),
-		"NOMAD_SECRETS_DIR":    filepath.Join(p.TaskDir(t.Name), "secrets"),
+		"NOMAD_ALLOC_DIR":      dirs["NOMAD_ALLOC_DIR"],
+		"NOMAD_TASK_DIR":       dirs["NOMAD_TASK_DIR"],
+		"NOMAD_SECRETS_DIR":    dirs["NOMAD_SECRETS_DIR"],
 		"NOMAD_MEMORY_LIMIT":   strconv.FormatInt(memory, 10),
 		"NOMAD_CPU_LIMIT":      strconv.FormatInt(cpu, 10),
 		"NOMAD_ALLOC_ID":       a.ID.String(),

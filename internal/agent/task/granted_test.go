@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,10 +70,83 @@ func TestWhatTheNodeCannotGiveIsRefused(t *testing.T) {
 		place.Node.HostVolumes = map[string]berth.HostVolumeInfo{"certs": {Path: "/etc", ReadOnly: true}}
 		at := &attempt{alloc: a, task: a.Job.TaskGroups[0].Tasks[0], place: place, driver: mock.New(true)}
 		at.out = &driver.Task{Name: "app"}
-		err := checkGranted(t.Context(), at)
+		err := errors.Join(checkGranted(t.Context(), at), checkVolumes(t.Context(), at))
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// mounter is a driver that mounts volumes.
+type mounter struct{ driver.Driver }
+
+func (mounter) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Isolation: driver.Isolated, Mounts: true}
+}
+
+// A mount is as read-only as the strictest of node, group and task, and a
+// volume of each instance is that of its number.
+func TestVolumesAreMounted(t *testing.T) {
+	a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver"}`)
+	g := a.Job.TaskGroups[0]
+	certs, data := t.TempDir(), t.TempDir()
+	g.Volumes = map[string]berth.VolumeRequest{"c": {Type: "host", Source: "certs", ReadOnly: true}, "d": {Type: "host", Source: "data", PerAlloc: true}}
+	place := samplePlace()
+	place.Node.HostVolumes = map[string]berth.HostVolumeInfo{"certs": {Path: certs, ReadOnly: true}, "data[3]": {Path: data}}
+	at := &attempt{alloc: a, task: g.Tasks[0], place: place, driver: mounter{mock.New(true)}, out: &driver.Task{Name: "app"}, names: Names{Env: map[string]string{"NOMAD_TASK_DIR": "/local"}}}
+	mount := func(m ...berth.VolumeMount) error {
+		g.Tasks[0].VolumeMounts = m
+		if err := checkVolumes(t.Context(), at); err != nil {
+			return err
+		}
+		return makeMounts(t.Context(), at)
+	}
+	err := mount(berth.VolumeMount{Volume: "c", Destination: "/etc/certs/"}, berth.VolumeMount{Volume: "d", Destination: "srv"},
+		berth.VolumeMount{Volume: "d", Destination: "${NOMAD_TASK_DIR}/d", ReadOnly: true, PropagationMode: "host-to-task"})
+	want := []driver.Mount{
+		{Source: certs, Destination: "/etc/certs", ReadOnly: true, Propagation: "private"},
+		{Source: data, Destination: "/srv", Propagation: "private"},
+		{Source: data, Destination: "/local/d", ReadOnly: true, Propagation: "host-to-task"},
+	}
+	if err != nil || !reflect.DeepEqual(at.out.Mounts, want) {
+		t.Errorf("%+v, %v; want %+v", at.out.Mounts, err, want)
+	}
+	for want, m := range map[string]berth.VolumeMount{
+		`the group has no volume "x"`:                           {Volume: "x", Destination: "/srv"},
+		`must be a path without .. and NUL, got "/srv/../../x"`: {Volume: "d", Destination: "/srv/../../x"},
+		`must be a path below /, got "/"`:                       {Volume: "d", Destination: "/"},
+		`must be private, host-to-task or bidirectional`:        {Volume: "d", Destination: "/srv", PropagationMode: "shared"},
+	} {
+		if err := mount(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", m, err, want)
+		}
+	}
+	place.Node.HostVolumes["data[3]"] = berth.HostVolumeInfo{Path: data + "/gone"}
+	if err := mount(berth.VolumeMount{Volume: "d", Destination: "/srv"}); err == nil || !strings.Contains(err.Error(), "its directory cannot be used") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A task finds its directories where its driver puts them, and nothing of the
+// host's environment reaches an image.
+func TestDirectoriesAreWhereTheTaskFindsThem(t *testing.T) {
+	a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver","Env":{"WHERE":"${NOMAD_SECRETS_DIR}/key"}}`)
+	for isolation, want := range map[driver.Isolation]string{
+		"":                    "/allocs/a/alloc /allocs/a/app/local /allocs/a/app/secrets /allocs/a/app/tmp /usr/bin /allocs/a/app/secrets/key",
+		driver.NoIsolation:    "/allocs/a/alloc /allocs/a/app/local /allocs/a/app/secrets /allocs/a/app/tmp /usr/bin /allocs/a/app/secrets/key",
+		driver.Isolated:       "/alloc /local /secrets /tmp /usr/bin /secrets/key",
+		driver.ImageIsolation: "/alloc /local /secrets   /secrets/key",
+	} {
+		place := samplePlace()
+		place.AllocDir, place.Host, place.Isolation = "/allocs/a", map[string]string{"PATH": "/usr/bin"}, isolation
+		env := Environment(a, a.Job.TaskGroups[0].Tasks[0], place)
+		var got []string
+		for _, name := range []string{"NOMAD_ALLOC_DIR", "NOMAD_TASK_DIR", "NOMAD_SECRETS_DIR", "TMPDIR", "PATH", "WHERE"} {
+			got = append(got, env[name])
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("isolation %q: %s, want %s", isolation, s, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -33,12 +32,14 @@ var hooks = []struct {
 	{"names", checkNames},
 	{"blocks", checkBuilt},
 	{"granted", checkGranted},
+	{"volumes", checkVolumes},
 	{"network", joinNetwork},
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
 	{"payload", writePayload},
 	{"config", makeConfig},
+	{"mounts", makeMounts},
 	{"logs", makeLogs},
 }
 
@@ -138,27 +139,13 @@ func checkBuilt(_ context.Context, at *attempt) error {
 // it has of it.
 func checkGranted(_ context.Context, at *attempt) error {
 	var ps berth.Problems
-	t, group := at.task, at.alloc.Job.Group(at.alloc.TaskGroup)
+	t := at.task
 	where := "task[" + t.Name + "]."
 	if len(t.Resources.Devices) > 0 {
 		ps.Addf(where+"resources.device", "the task needs %q, and this agent has no devices", t.Resources.Devices[0].Name)
 	}
 	if n := len(at.out.Cores); t.Resources.Cores > 0 && n != t.Resources.Cores {
 		ps.Addf(where+"resources.cores", "the task needs %d, and servers gave it %d", t.Resources.Cores, n)
-	}
-	for _, m := range t.VolumeMounts {
-		ps.Addf(where+"volume_mount", "%q cannot be mounted: the driver %s mounts no volumes", m.Volume, t.Driver)
-	}
-	for _, name := range slices.Sorted(maps.Keys(group.Volumes)) {
-		v, at2 := group.Volumes[name], "group["+group.Name+"].volume["+name+"]"
-		switch has, ok := at.place.Node.HostVolumes[v.Source]; {
-		case v.Type != "" && v.Type != "host":
-			ps.Addf(at2+".type", "%q is not supported by this agent: must be host", v.Type)
-		case !ok:
-			ps.Addf(at2+".source", "there is no host volume %q on this node", v.Source)
-		case has.ReadOnly && !v.ReadOnly:
-			ps.Addf(at2+".read_only", "must be true: the host volume %q is read-only on this node", v.Source)
-		}
 	}
 	return ps.Err()
 }
@@ -276,9 +263,6 @@ func lookupUser(name string) (uid, gid int, ok bool) {
 // what execve would cut or misread.
 func makeEnv(_ context.Context, at *attempt) error {
 	env := Environment(at.alloc, at.task, at.place)
-	if at.ofImage() {
-		imageEnv(env, at.task, at.place)
-	}
 	for k, v := range env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
 			return berth.Errorf(berth.Invalid, "env: %q cannot be an environment variable", k)

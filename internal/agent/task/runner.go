@@ -369,6 +369,9 @@ func (l *loop) cancelable(f func(context.Context)) {
 func (l *loop) attempt() *attempt {
 	a, t, _ := l.spec()
 	place := l.c.Place()
+	if l.c.Driver != nil {
+		place.Isolation = l.c.Driver.Capabilities().Isolation
+	}
 	return &attempt{
 		alloc: a, task: t, place: place, driver: l.c.Driver, network: l.c.Network,
 		names: Names{Node: place.Node, Region: place.Region},
