@@ -191,6 +191,8 @@ type Agent struct {
 	services *registry
 	serving  *serving          // what servers may ask
 	networks *network.Networks // nil if this agent makes none
+	execs    running           // commands beside tasks
+	forwards running           // connections to their ports
 
 	registered chan struct{} // closed when servers know the node
 	contacted  chan struct{} // closed when one of their answers was acted on

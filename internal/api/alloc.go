@@ -27,6 +27,7 @@ func (s *Server) allocs() {
 	read(s, op.ReadAlloc, readAlloc)
 	s.logs()
 	s.files()
+	s.execs()
 	write(s, op.HaltAlloc, stopAlloc)
 	effect(s, op.RestartTask, s.restartAlloc)
 	effect(s, op.SignalTask, s.signalAlloc)

@@ -7,6 +7,8 @@ import (
 	"berth"
 	"berth/internal/peer"
 	"berth/op"
+
+	"github.com/coder/websocket"
 )
 
 // Agents calls what agents serve, at the agent of any node, wherever that is
@@ -77,7 +79,10 @@ func (s *Server) ForwardedDuplex(ctx context.Context, r *op.Forwarded, agent boo
 // serveDuplex answers an operation of messages over HTTP. It returns an error
 // while nothing has been sent.
 func (s *Server) serveDuplex(w http.ResponseWriter, r *http.Request, x *operation, who Caller, in any) error {
-	ws := &socket{ctx: r.Context(), w: w, r: r}
+	ws := &socket{ctx: r.Context(), w: w, r: r, kind: websocket.MessageText}
+	if x.info.Bytes {
+		ws.kind = websocket.MessageBinary
+	}
 	err := s.doDuplex(r.Context(), x, who, in, ws)
 	return ws.end(err)
 }

@@ -45,6 +45,10 @@ func allocOf(in any) string {
 		return q.AllocID
 	case *op.FileFollow:
 		return q.AllocID
+	case *op.ExecTask:
+		return q.AllocID
+	case *op.ForwardPort:
+		return q.AllocID
 	}
 	return ""
 }

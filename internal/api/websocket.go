@@ -26,7 +26,7 @@ type socket struct {
 	ctx  context.Context // of the request
 	w    http.ResponseWriter
 	r    *http.Request
-	kind websocket.MessageType // of the messages sent; 0: text
+	kind websocket.MessageType // of the messages sent
 
 	once   sync.Once
 	conn   *websocket.Conn // nil until accepted
@@ -101,11 +101,7 @@ func (s *socket) Send(b []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
 	defer cancel()
-	kind := s.kind
-	if kind == 0 {
-		kind = websocket.MessageText
-	}
-	return s.conn.Write(ctx, kind, b)
+	return s.conn.Write(ctx, s.kind, b)
 }
 
 // Recv implements op.Incoming. A caller that has closed the websocket is the end.

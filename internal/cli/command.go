@@ -54,12 +54,17 @@ type call struct {
 }
 
 // flags declares the flags of a command.
-type flags struct{ *flag.FlagSet }
+type flags struct {
+	*flag.FlagSet
+	// words returns how many arguments stand before those of another program,
+	// among which nothing is a flag of ours; nil: there is no such program.
+	words func() int
+}
 
 // newFlags returns an empty set. It prints nothing by itself: errors and help
 // are this package's.
 func newFlags() *flags {
-	f := &flags{flag.NewFlagSet("", flag.ContinueOnError)}
+	f := &flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
 	f.SetOutput(io.Discard)
 	return f
 }
@@ -160,6 +165,9 @@ func (f *flags) parse(line []string) (args []string, help bool, err error) {
 		}
 		if len(arg) < 2 || arg[0] != '-' { // "-" is standard input
 			args = append(args, arg)
+			if f.words != nil && len(args) > f.words() { // a command with flags of its own
+				return append(args, line[i+1:]...), false, nil
+			}
 			continue
 		}
 		// One dash or two, as package flag has it.

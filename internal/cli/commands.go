@@ -61,8 +61,10 @@ func workCommands() []*command {
 		deploymentUnblockCommand(),
 		allocStatusCommand(),
 		allocChecksCommand(),
+		allocExecCommand(),
 		allocFSCommand(),
 		allocLogsCommand(),
+		allocPortForwardCommand(),
 		allocRestartCommand(),
 		allocSignalCommand(),
 		allocStopCommand(),
@@ -193,7 +195,7 @@ var groups = map[string]string{
 
 // aliases are short and old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
-	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"},
+	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"}, {"exec", "alloc exec"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"}, {"node-drain", "node drain"},
 	{"server-members", "server members"}, {"server-join", "server join"}, {"server-force-leave", "server force-leave"}, {"client-config", "node config"},
 }
@@ -201,9 +203,9 @@ var aliases = []struct{ name, of string }{
 // unsupportedCommands are the commands and groups of Nomad that Berth lacks.
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
-	"":                  "action check debug exec fmt init login start ui",
+	"":                  "action check debug fmt init login start ui",
 	"acl":               "auth-method binding-rule bootstrap policy role token",
-	"alloc":             "exec pause",
+	"alloc":             "pause",
 	"config":            "validate",
 	"job":               "action allocs init start",
 	"license":           "get inspect",

@@ -1,11 +1,13 @@
 package alloc
 
 import (
+	"context"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/internal/agent/driver"
 	"berth/internal/agent/task"
 )
 
@@ -43,6 +45,22 @@ func (r *Runner) Signal(name, signal string) error {
 		t.Signal(signal, "User requested that the task be signalled")
 	}
 	return nil
+}
+
+// Execer returns what runs a command beside a task, "" being the only one; see
+// [task.Runner.Execer].
+func (r *Runner) Execer(name string) (func(context.Context, *driver.Exec) (code int, err error), error) {
+	r.mu.Lock()
+	names := r.names
+	r.mu.Unlock()
+	if name == "" && len(names) != 1 {
+		return nil, berth.Errorf(berth.Invalid, "task: the allocation has %d tasks: choose one of %s", len(names), strings.Join(names, ", "))
+	}
+	tasks, err := r.running(name, false)
+	if err != nil {
+		return nil, err
+	}
+	return tasks[0].Execer()
 }
 
 // running returns the task of that name, which must run or be about to, or all

@@ -59,6 +59,7 @@ type Runner struct {
 	state  State         // as it was last decided; may not be recorded yet
 	inbox  []Event       // what Run has yet to deal with, oldest first
 	handle driver.Handle // of the newest launch; nil before it is started or found
+	over   chan struct{} // closed when that launch has ended
 
 	wake chan struct{} // has one element when inbox has any
 }
@@ -447,5 +448,19 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 func (l *loop) hold(h driver.Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.handle = h
+	l.handle, l.over = h, make(chan struct{})
+}
+
+// ended says that the launch of h is over.
+func (l *loop) ended(h driver.Handle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.handle != h {
+		return
+	}
+	select {
+	case <-l.over:
+	default:
+		close(l.over)
+	}
 }

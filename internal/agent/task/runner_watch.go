@@ -65,6 +65,7 @@ func (l *loop) gone(ctx context.Context, err error, again func(context.Context))
 func (l *loop) await(ctx context.Context, h driver.Handle) {
 	x, err := h.Wait(ctx)
 	if err == nil {
+		l.ended(h)
 		l.post(Exited{*x})
 		return
 	}
