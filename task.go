@@ -183,6 +183,42 @@ type WorkloadIdentity struct {
 	ExtraClaims  []string
 }
 
+// DefaultIdentity is the name of the identity that every task has.
+const DefaultIdentity = "default"
+
+// What a task is told when an identity or a template changed.
+const (
+	ChangeNoop    = "noop"
+	ChangeSignal  = "signal"
+	ChangeRestart = "restart"
+)
+
+// AllIdentities returns the identities that the task's job describes, the
+// default one first.
+func (t *Task) AllIdentities() (out []*WorkloadIdentity) {
+	if t.Identity != nil {
+		out = append(out, t.Identity)
+	}
+	for i := range t.Identities {
+		out = append(out, &t.Identities[i])
+	}
+	return out
+}
+
+// IdentityNamed returns an identity of the task, nil if it has none of that
+// name. The default one always exists; its name may be "".
+func (t *Task) IdentityNamed(name string) *WorkloadIdentity {
+	for _, w := range t.AllIdentities() {
+		if w.Name == name || (w.Name == "" || w.Name == DefaultIdentity) && (name == "" || name == DefaultIdentity) {
+			return w
+		}
+	}
+	if name == "" || name == DefaultIdentity {
+		return &WorkloadIdentity{Name: DefaultIdentity}
+	}
+	return nil
+}
+
 // Action is a command that can be run in a task by name.
 type Action struct {
 	Name    string `hcl:",label"`

@@ -477,6 +477,8 @@ var supported = strings.Fields(`
 	job.group.task.resources.device.affinity.attribute job.group.task.resources.device.affinity.operator job.group.task.resources.device.affinity.value
 	job.group.task.resources.device.affinity.weight
 	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
+	job.group.task.identity.aud job.group.task.identity.change_mode job.group.task.identity.change_signal job.group.task.identity.env
+	job.group.task.identity.file job.group.task.identity.filepath job.group.task.identity.name job.group.task.identity.ttl
 	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled
 `)

@@ -25,6 +25,7 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 	for i := range t.ScalingPolicies {
 		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
 	}
+	d.identities(t)
 	// enabled is the older spelling of disabled, and can only be told from
 	// an absent one as a pointer.
 	if e := t.LogConfig.Enabled; e != nil {
@@ -71,6 +72,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 		c.addf(at+".kill_signal", "unknown signal %q: want %s", berth.Clip(t.KillSignal, 64), orList(signals))
 	}
 	c.taskScaling(at+".scaling", t)
+	c.identities(at, t)
 	c.unsupportedTask(at, t)
 }
 

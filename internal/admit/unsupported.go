@@ -58,7 +58,12 @@ var unsupportedInTask = []unsupported[*berth.Task]{
 	{"csi_plugin", func(t *berth.Task) bool { return t.CSIPluginConfig != nil }, ""},
 	{"kind", func(t *berth.Task) bool { return t.Kind != "" }, ""},
 	{"secret", func(t *berth.Task) bool { return len(t.Secrets) > 0 }, ""},
-	{"identity", func(t *berth.Task) bool { return t.Identity != nil || len(t.Identities) > 0 }, ""},
+	{"identity.service_name", func(t *berth.Task) bool {
+		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return w.ServiceName != "" })
+	}, ""},
+	{"identity.extra_claims", func(t *berth.Task) bool {
+		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return len(w.ExtraClaims) > 0 })
+	}, ""},
 	{"action", func(t *berth.Task) bool { return len(t.Actions) > 0 }, ""},
 	{"schedule", func(t *berth.Task) bool { return t.Schedule != nil }, ""},
 	{"resources.secrets", func(t *berth.Task) bool { return t.Resources.SecretsMB != 0 }, ""},

@@ -171,6 +171,7 @@ func (s *Server) all() {
 	s.services()
 	s.variables()
 	s.rootKeys()
+	s.identities()
 	s.resources()
 	s.streams()
 	s.agent()

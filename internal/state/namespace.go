@@ -114,7 +114,7 @@ func (tx *Tx) removeNamespace(name string) {
 	tx.note(Namespaces, n, nil)
 }
 
-// namespaceUsers lists the jobs of a namespace, or returns "". Ended ones count
+// namespaceUsers lists the jobs or the variables of a namespace, or returns "". Ended ones count
 // too: they could run again, and their source can be read, so they must not wait
 // for the next namespace of that name.
 func (s *Snapshot) namespaceUsers(name string) string {
@@ -122,8 +122,15 @@ func (s *Snapshot) namespaceUsers(name string) string {
 	for j := range s.Jobs(name, "") {
 		jobs = append(jobs, string(j.ID))
 	}
-	if len(jobs) == 0 {
-		return ""
+	if len(jobs) > 0 {
+		return named("job", jobs) + "; stop them with -purge, or wait until they are collected"
 	}
-	return named("job", jobs) + "; stop them with -purge, or wait until they are collected"
+	var variables []string
+	for v := range s.VariablesWith(name, "") {
+		variables = append(variables, v.Path)
+	}
+	if len(variables) > 0 {
+		return named("variable", variables) + "; purge them first"
+	}
+	return ""
 }

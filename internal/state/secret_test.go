@@ -177,6 +177,20 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// A namespace with variables stays.
+func TestVariablesKeepTheirNamespace(t *testing.T) {
+	_, log := statetest.New(t, &state.AddRootKey{Key: rootKey(1, berth.KeyActive), First: true},
+		&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Name: "team"}}})
+	c := put("a", 1)
+	c.Namespace = "team"
+	log.Must(t, c)
+	remove := &state.DeleteNamespaces{Names: []string{"team"}}
+	if got := refusal(t, log, remove); got != berth.Conflict {
+		t.Errorf("with a variable: %q", got)
+	}
+	log.Must(t, &state.DeleteVariable{Namespace: "team", Path: "a"}, remove)
+}
+
 // Whatever is done: the indexes say what the rows say, and the state is saved
 // and loaded as it is.
 func TestSecretsAreIndexed(t *testing.T) {

@@ -38,6 +38,7 @@ var hooks = []struct {
 	{"user", checkUser},
 	{"directories", makeDirs},
 	{"payload", writePayload},
+	{"identities", makeIdentities},
 	{"config", makeConfig},
 	{"mounts", makeMounts},
 	{"logs", makeLogs},
@@ -51,9 +52,11 @@ type attempt struct {
 	driver driver.Driver // nil if the agent has none of that name
 
 	network func(context.Context) (*driver.Network, *berth.AllocNetworkStatus, error) // see Config.Network
+	sign    Signer                                                                    // nil if there are no servers
 
-	names Names
-	out   *driver.Task
+	names      Names
+	out        *driver.Task
+	identities map[string]Validity // by name
 }
 
 // prepare runs the hooks and returns what the driver is to start.
@@ -118,7 +121,7 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	var ps berth.Problems
 	for name, present := range map[string]bool{
 		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
-		"secret": len(t.Secrets) > 0, "identity": t.Identity != nil || len(t.Identities) > 0,
+		"secret":     len(t.Secrets) > 0,
 		"csi_plugin": t.CSIPluginConfig != nil, "schedule": t.Schedule != nil,
 	} {
 		if present {

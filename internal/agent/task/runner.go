@@ -43,6 +43,8 @@ type Config struct {
 	// the zero time, as well as a nil function, is without limit.
 	RunUntil func() time.Time
 
+	Sign Signer // nil: no servers sign identities
+
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
 	Chance  func() float64           // from 0 up to 1
@@ -209,6 +211,9 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.post(Alarm{})
 		case <-l.retry():
 			l.save()
+		case <-l.renewal():
+			l.renewing = true
+			l.background(l.renew)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -233,6 +238,9 @@ type loop struct {
 	due    time.Time          // of the alarm; zero for none
 	out    *driver.Task       // what the hooks made
 	saved  bool               // the state is recorded
+
+	renewing   bool      // identities are being signed again
+	renewAfter time.Time // not earlier, because it failed
 }
 
 // end lets go of what is under way. The task itself goes on.
@@ -266,6 +274,12 @@ func (l *loop) step(e Event) {
 	// An alarm fires once. Step asks for another if the time is not over.
 	if _, ok := e.(Alarm); ok {
 		l.due = time.Time{}
+	}
+	if r, ok := e.(Renewed); ok && r.Renewal {
+		l.renewing = false
+		if r.Failed {
+			l.renewAfter = time.Now().Add(longSignPause)
+		}
 	}
 	l.mu.Lock()
 	l.state = next
@@ -374,7 +388,7 @@ func (l *loop) attempt() *attempt {
 		place.Isolation = l.c.Driver.Capabilities().Isolation
 	}
 	return &attempt{
-		alloc: a, task: t, place: place, driver: l.c.Driver, network: l.c.Network,
+		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network,
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
@@ -414,6 +428,9 @@ func (l *loop) prepare(ctx context.Context) {
 	l.mu.Lock()
 	l.out = at.out
 	l.mu.Unlock()
+	if len(at.identities) > 0 {
+		l.post(Renewed{All: at.identities})
+	}
 	l.post(Prepared{})
 }
 

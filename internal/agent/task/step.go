@@ -11,6 +11,7 @@
 package task
 
 import (
+	"maps"
 	"strings"
 	"syscall"
 	"time"
@@ -52,6 +53,8 @@ type State struct {
 	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
 	Round  uint64    `json:",omitempty"` // of the newest restart of the whole allocation that it took part in
 	Up     bool      `json:",omitempty"` // it ran in this round
+
+	Identities map[string]Validity `json:",omitempty"` // by name, as last signed
 }
 
 // Kill is an order to end a task.
@@ -127,6 +130,8 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		st.signal(e)
 	case Note:
 		st.tell(e)
+	case Renewed:
+		st.renewed(e)
 	}
 	return st.State, st.actions
 }
@@ -144,6 +149,16 @@ type step struct {
 // do asks for an action. The Runner begins actions in this order, once the
 // state is recorded.
 func (s *step) do(a Action) { s.actions = append(s.actions, a) }
+
+// renewed remembers until when identities are valid.
+func (s *step) renewed(e Renewed) {
+	all := maps.Clone(s.Identities) // the state before keeps its own
+	if all == nil {
+		all = map[string]Validity{}
+	}
+	maps.Copy(all, e.All)
+	s.Identities = all
+}
 
 // begin takes up a new task: it looks for what may run of it already, or
 // prepares the first start.

@@ -49,6 +49,14 @@ type (
 	// Exited says that it has ended.
 	Exited struct{ driver.Exit }
 
+	// Renewed says that identities were signed: before a start, or as a
+	// Renewal, which may have Failed.
+	Renewed struct {
+		All     map[string]Validity // by name
+		Renewal bool
+		Failed  bool
+	}
+
 	// Alarm says that State.Until may be over.
 	Alarm struct{}
 	// Order tells the task to end.
@@ -81,6 +89,7 @@ func (Alarm) event()         {}
 func (Order) event()         {}
 func (Again) event()         {}
 func (Signal) event()        {}
+func (Renewed) event()       {}
 func (Note) event()          {}
 
 // Action is something to be done about a task. Each of the first four is

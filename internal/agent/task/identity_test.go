@@ -1,0 +1,161 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth"
+	"berth/internal/agent/driver/mock"
+	"berth/op"
+)
+
+// notary signs identities: the nth token is "token n".
+type notary struct {
+	ttl map[string]time.Duration // by name
+
+	mu    sync.Mutex
+	n     int
+	asked []string
+	err   error
+}
+
+func (s *notary) sign(_ context.Context, ask []op.IdentityRequest) (out []op.SignedIdentity, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range ask {
+		s.asked = append(s.asked, a.Identity)
+		if s.err != nil {
+			continue
+		}
+		s.n++
+		one := op.SignedIdentity{IdentityRequest: a, JWT: fmt.Sprint("token ", s.n)}
+		if d := s.ttl[a.Identity]; d > 0 {
+			one.Expiration = time.Now().Add(d)
+		}
+		out = append(out, one)
+	}
+	return out, s.err
+}
+
+func (s *notary) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *notary) calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// The identities of a task are where Nomad documents them.
+func TestIdentitiesOfATask(t *testing.T) {
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1h"},"Identities":[
+		{"Env":true,"File":true}, {"Name":"aws","Audience":["aws"],"File":true}, {"Name":"my-vault","Audience":["v"],"Env":true,"File":true,"Filepath":"local/v/token"},
+		{"Name":"unseen","Audience":["x"]}]}`)
+	a, n := b.alloc, &notary{}
+	at := &attempt{alloc: a, task: a.Job.TaskGroups[0].Tasks[0], place: b.c.Place(), driver: mock.New(true), sign: n.sign}
+	r := New(b.c, a)
+	made := (&loop{Runner: r}).attempt()
+	made.sign = n.sign
+	if err := made.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.calls(); !slices.Equal(got, []string{"default", "aws", "my-vault"}) {
+		t.Errorf("asked for %v", got)
+	}
+	for file, want := range map[string]string{"secrets/nomad_token": "token 1", "secrets/nomad_aws.jwt": "token 2", "local/v/token": "token 3"} {
+		if got, err := os.ReadFile(filepath.Join(b.path, "app", file)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", file, got, err)
+		}
+	}
+	env := strings.Join(made.out.Env, "\n")
+	for v, want := range map[string]bool{"NOMAD_TOKEN=token 1": true, "NOMAD_TOKEN_my_vault=token 3": true, "NOMAD_TOKEN_aws": false, "unseen": false} {
+		if strings.Contains(env, v) != want {
+			t.Errorf("%s in the environment: %v", v, !want)
+		}
+	}
+	// Without a server that answers, it waits; what is refused is an error.
+	n.fail(berth.Errorf(berth.Denied, "no"))
+	if err := makeIdentities(t.Context(), at); berth.KindOf(err) != berth.Denied {
+		t.Errorf("refused: %v", err)
+	}
+	at.sign = nil
+	if err := makeIdentities(t.Context(), at); berth.KindOf(err) != berth.Unavailable {
+		t.Errorf("without servers: %v", err)
+	}
+}
+
+// An identity that expires is signed again before, also after servers were
+// away, and the task is told as it asks for.
+func TestIdentitiesAreRenewed(t *testing.T) {
+	for mode, more := range map[string]string{"noop": "", "signal": `,"ChangeSignal":"SIGHUP"`, "restart": ""} {
+		b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1000h"},"Identities":[
+			{"Name":"aws","Audience":["aws"],"File":true,"ChangeMode":"`+mode+`"`+more+`}, {"Name":"fixed","Audience":["x"],"File":true}]}`)
+		synctest.Test(t, func(t *testing.T) {
+			n := &notary{ttl: map[string]time.Duration{"aws": 90 * time.Minute}}
+			b.c.Sign = n.sign
+			contacted := make(chan struct{})
+			close(contacted)
+			b.contacted = contacted
+			token := func() string {
+				text, err := os.ReadFile(filepath.Join(b.path, "app/secrets/nomad_aws.jwt"))
+				if err != nil {
+					t.Error(err)
+				}
+				return string(text)
+			}
+			r, end := b.agent(t)
+			time.Sleep(59 * time.Minute)
+			synctest.Wait()
+			if token() != "token 1" || r.State().Launch != 1 {
+				t.Errorf("%s: before its time it is %q", mode, token())
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			s := r.State()
+			switch {
+			case token() == "token 1":
+				t.Errorf("%s: it is not renewed", mode)
+			case mode == "restart" && s.Launch != 2, mode != "restart" && s.Launch != 1:
+				t.Errorf("%s: the launch is %d", mode, s.Launch)
+			case (mode == "signal") != strings.Contains(history(s), "Signaling"):
+				t.Errorf("%s: its history is %s", mode, history(s))
+			}
+			if err := end(); err == nil {
+				t.Error("the agent ended without its context")
+			}
+			// Another agent goes on with the same times; its servers are away
+			// for a while.
+			asked, now := len(n.calls()), token()
+			r, end = b.agent(t)
+			time.Sleep(30 * time.Minute)
+			synctest.Wait()
+			if len(n.calls()) != asked {
+				t.Errorf("%s: after a restart of the agent it asked for %v", mode, n.calls()[asked:])
+			}
+			n.fail(berth.Errorf(berth.Unavailable, "no leader"))
+			time.Sleep(40 * time.Minute)
+			n.fail(nil)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if token() == now {
+				t.Errorf("%s: it is not renewed once servers are back", mode)
+			}
+			r.Kill(Kill{Reason: "the test is over"})
+			time.Sleep(time.Minute)
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"time"
+
+	"berth"
+	"berth/internal/keyring"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// identities registers the operation that agents get the identities of tasks
+// with.
+func (s *Server) identities() {
+	add(s, op.Sign, func(ctx context.Context, who Caller, in *op.SignIdentities) (op.IdentitiesSigned, op.Meta, error) {
+		if err := s.ensureRootKey(ctx); err != nil {
+			return op.IdentitiesSigned{}, op.Meta{}, err
+		}
+		return answer(ctx, s, op.Sign.Info, who, &in.Query, func(r *Read) (op.IdentitiesSigned, error) { return s.signIdentities(r, in) })
+	}).always = true // who leads makes the first key
+}
+
+// Claims are what an identity says, by the names that are documented for Nomad.
+type Claims struct {
+	Namespace string   `json:"nomad_namespace"`
+	JobID     string   `json:"nomad_job_id"` // of a child, its parent's
+	Task      string   `json:"nomad_task"`
+	AllocID   string   `json:"nomad_allocation_id"`
+	Subject   string   `json:"sub"`
+	Audience  []string `json:"aud,omitempty"`
+	Issuer    string   `json:"iss,omitempty"`
+	IssuedAt  int64    `json:"iat"` // s since 1970, as the two below
+	NotBefore int64    `json:"nbf"`
+	Expires   int64    `json:"exp,omitempty"` // 0: valid as long as the allocation
+	ID        string   `json:"jti"`
+}
+
+// signIdentities signs identities for the agent of a node. Each must be of an
+// allocation that the node has and that has not ended.
+func (s *Server) signIdentities(r *Read, in *op.SignIdentities) (out op.IdentitiesSigned, err error) {
+	r.At(r.Index)
+	r.Ready()
+	n, err := prove(r.Snapshot, in.NodeID, in.AuthToken)
+	if err != nil {
+		return out, err
+	}
+	if len(in.Identities) > op.MaxIdentities {
+		return out, berth.Errorf(berth.Invalid, "Identities: must name at most %d, got %d", op.MaxIdentities, len(in.Identities))
+	}
+	row := r.ActiveKey()
+	switch {
+	case s.Keyring == nil:
+		return out, errNoKeyring
+	case row == nil:
+		return out, berth.Errorf(berth.Unavailable, "the cluster has no root key yet")
+	}
+	key, err := s.Keyring.Open(row)
+	if err != nil {
+		return out, err
+	}
+	for _, want := range in.Identities {
+		a := r.Alloc(want.AllocID)
+		if a == nil || a.NodeID != n.ID || a.Ended() {
+			return out, berth.Errorf(berth.Denied, "Permission denied: allocation %s does not run on node %s", want.AllocID, n.ID)
+		}
+		signed, err := s.sign(key, a, want, time.Now())
+		if err != nil {
+			return out, err
+		}
+		out.SignedIdentities = append(out.SignedIdentities, signed)
+	}
+	return out, nil
+}
+
+// sign signs one identity of an allocation.
+func (s *Server) sign(key *keyring.Key, a *berth.Alloc, want op.IdentityRequest, now time.Time) (out op.SignedIdentity, err error) {
+	task := a.Group.Task(want.TaskName)
+	if task == nil {
+		return out, berth.Errorf(berth.NotFound, "allocation %s has no task %q", a.ID, berth.Clip(want.TaskName, 64))
+	}
+	spec := task.IdentityNamed(want.Identity)
+	if spec == nil {
+		return out, berth.Errorf(berth.NotFound, "task %q of allocation %s has no identity %q", task.Name, a.ID, berth.Clip(want.Identity, 64))
+	}
+	name := cmp.Or(spec.Name, berth.DefaultIdentity)
+	var id berth.ID[Claims]
+	rand.Read(id[:])
+	job := workloadJob(a.Job)
+	c := Claims{
+		Namespace: a.Job.Namespace, JobID: job, Task: task.Name, AllocID: a.ID.String(), Audience: spec.Audience, Issuer: s.Issuer,
+		Subject:  s.Region + ":" + a.Job.Namespace + ":" + job + ":" + a.Group.Name + ":" + task.Name + ":" + name,
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), ID: id.String(),
+	}
+	if len(c.Audience) == 0 && name == berth.DefaultIdentity {
+		c.Audience = []string{DefaultAudience}
+	}
+	if spec.TTL > 0 {
+		out.Expiration = now.Add(spec.TTL)
+		c.Expires = out.Expiration.Unix()
+	}
+	out.IdentityRequest = want
+	out.JWT, err = key.Sign(c)
+	return out, err
+}
+
+// DefaultAudience is whom the default identity of a task is meant for: the
+// cluster itself.
+const DefaultAudience = "nomadproject.io"
+
+// workloadJob returns the job ID of an identity. The children of a job share
+// that of their parent, so that what is granted to it is granted to them.
+func workloadJob(j *berth.Job) string { return string(cmp.Or(j.ParentID, j.ID)) }
+
+// Identified checks an identity that a caller shows, and returns its claims and
+// allocation. It is valid until it expires, and no longer than the allocation
+// lives. Only identities that are meant for the cluster count.
+func (s *Server) Identified(snap *state.Snapshot, token string, now time.Time) (c Claims, a *berth.Alloc, err error) {
+	if err := keyring.Verify(token, snap.RootKey, &c); err != nil {
+		return c, nil, err
+	}
+	const skew = 60 // s: clocks of servers differ
+	bad := func(why string) (Claims, *berth.Alloc, error) {
+		return c, nil, berth.Errorf(berth.Denied, "the identity token is not valid: %s", why)
+	}
+	switch at := now.Unix(); {
+	case c.Expires != 0 && at > c.Expires:
+		return bad("it has expired")
+	case c.NotBefore > at+skew:
+		return bad("it is not valid yet")
+	}
+	meant := false
+	for _, aud := range c.Audience {
+		meant = meant || aud == DefaultAudience
+	}
+	if !meant {
+		return bad("it is meant for somebody else")
+	}
+	id, err := berth.ParseID[berth.Alloc](c.AllocID)
+	if err != nil {
+		return bad("it names no allocation")
+	}
+	if a = snap.Alloc(id); a == nil || a.Ended() {
+		return bad("its allocation has ended")
+	}
+	return c, a, nil
+}
