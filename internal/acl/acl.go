@@ -6,7 +6,10 @@
 // What no rule grants is refused: the zero ACL and a nil one allow nothing.
 package acl
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // ACL is what a token may do. It never changes.
 type ACL struct {
@@ -52,9 +55,12 @@ func (a *ACL) IsManagement() bool { return a != nil && a.management }
 // Any is a right to one of them at least.
 const Any = "*"
 
+// Place is the name, for [ACL.Allows], of a path of variables in a namespace.
+func Place(namespace, path string) string { return namespace + "\x00" + path }
+
 // Allows reports whether a capability is granted: in the namespace, if it is one
 // of namespaces, in the node pool of that name, if it is one of node pools. A
-// name of [Any] asks if it may be granted for some. AnyToken in a namespace is a
+// name of [Any], or none for a pool or volume, asks if it is granted for some. AnyToken in a namespace is a
 // right to anything there. Names are ignored for other capabilities.
 func (a *ACL) Allows(c Capability, name string) bool {
 	switch {
@@ -67,7 +73,17 @@ func (a *ACL) Allows(c Capability, name string) bool {
 	case c.Namespaced():
 		return a.spaces.allow(name, c)
 	case c.variables():
-		return a.spaces.allowVariable(name, Any, c)
+		namespace, path, ok := strings.Cut(name, "\x00")
+		if !ok {
+			path = Any
+		}
+		return a.spaces.allowVariable(namespace, path, c)
+	}
+	switch area := c.area(); area {
+	case "node_pool", "host_volume":
+		if name == "" {
+			name = Any
+		}
 	}
 	switch area := c.area(); area {
 	case "node_pool":

@@ -81,6 +81,15 @@ type Config struct {
 	// Authorize reports whether a caller may do something; nil: everybody may do
 	// everything, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
+	// ACL decides by the tokens and policies of Store, instead of Authorize and
+	// Rights.
+	ACL bool
+	// MinTokenTTL and MaxTokenTTL bound how long tokens that expire are valid; 0
+	// is a minute and a day.
+	MinTokenTTL, MaxTokenTTL time.Duration
+	// ResetIndex returns the index in the file that allows another bootstrap of
+	// access control, 0 if there is no such file; nil: there never is one.
+	ResetIndex func() uint64
 	// Rights names what a caller may see: callers with equal names get the same
 	// lists, made once. The name is another after the rights of a caller changed.
 	// nil: it is the caller's token and address, unless Authorize is nil.
@@ -132,6 +141,7 @@ type Caller struct {
 // Server answers requests from a store, and writes through the leader's log.
 type Server struct {
 	Config
+	guard      *guard // nil without access control
 	routes     routes
 	operations map[string]*operation // by name
 	rpc        map[string]rpcHandler // by the name that agents call
@@ -168,6 +178,7 @@ func (s *Server) all() {
 	s.nodes()
 	s.pools()
 	s.namespaces()
+	s.access()
 	s.services()
 	s.variables()
 	s.rootKeys()
@@ -193,6 +204,11 @@ func empty(c Config) *Server {
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}
+	var g *guard
+	if c.ACL {
+		g = &guard{store: c.Store}
+		c.Authorize, c.Rights = g.authorize, g.name
+	}
 	if c.Authorize == nil {
 		c.Authorize = func(Caller, acl.Capability, string) error { return nil }
 		c.Rights = func(Caller) string { return "" }
@@ -201,7 +217,7 @@ func empty(c Config) *Server {
 		c.Rights = func(c Caller) string { return c.Token + "\x00" + c.Remote }
 	}
 	s := &Server{
-		Config: c, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
+		Config: c, guard: g, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
 		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
 	}
 	s.lists.init()

@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/msgpack"
 	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/op"
@@ -22,6 +25,8 @@ type AgentConfig struct {
 	// Authorize reports whether a caller may see this agent; nil: everybody
 	// may, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
+	// ACL has a server decide what callers may see, instead of Authorize.
+	ACL bool
 	// Has reports whether this agent has an allocation; Logs streams the output
 	// of those it has.
 	Has  func(alloc string) bool
@@ -39,6 +44,11 @@ type AgentConfig struct {
 // itself, and has a server answer everything else, with the caller's own rights
 // and no more.
 func NewAgent(c AgentConfig) http.Handler {
+	if c.ACL {
+		c.Authorize = func(who Caller, need acl.Capability, namespace string) error {
+			return askServer(c, who, need, namespace)
+		}
+	}
 	s := empty(Config{
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
 		Authorize: c.Authorize, Agents: c.Agents,
@@ -51,6 +61,9 @@ func NewAgent(c AgentConfig) http.Handler {
 	}
 	// Logs of its own allocations need no server; all others are asked of one.
 	logs := s.operations[op.ReadLogs.Name]
+	if c.ACL { // servers know the namespaces of allocations
+		return s
+	}
 	logs.own = func(in any) bool { return c.Has(in.(*op.LogsQuery).AllocID) }
 	logs.stream = func(ctx context.Context, _ Caller, in any, x *exchange) error {
 		q := in.(*op.LogsQuery)
@@ -73,3 +86,35 @@ func (noCluster) Sync(context.Context) error { return state.ErrLost }
 
 // Address implements Cluster.
 func (noCluster) Address() string { return "" }
+
+// askServer has a server decide whether a caller may do something.
+func askServer(c AgentConfig, who Caller, need acl.Capability, namespace string) error {
+	if need == acl.Open {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	arg, err := msgpack.Append(nil, &op.CanQuery{Capability: string(need), Query: op.Query{Region: c.Region, Namespace: namespace, AuthToken: who.Token, AllowStale: true}})
+	if err != nil {
+		return err
+	}
+	got, err := conn.Forward(ctx, &op.Forwarded{Name: op.AskACL.Name, In: arg, Remote: who.Remote})
+	if err != nil {
+		return err
+	}
+	var can op.Can
+	if err := json.Unmarshal(got.Body, &can); err != nil {
+		return err
+	}
+	if !can.Allowed {
+		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need)
+	}
+	return nil
+}
+
+// askTimeout is how long a server may take to decide.
+const askTimeout = 10 * time.Second

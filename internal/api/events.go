@@ -63,6 +63,8 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 		out.end(err)
 		return nil
 	}
+	ctx, _, stop := s.while(ctx, op.StreamEvents.Info, func() error { return rights.subscribe(filter, q.Namespace) })
+	defer stop()
 	out.run(ctx, reader, filter, rights)
 	return nil
 }

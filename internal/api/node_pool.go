@@ -32,7 +32,9 @@ func poolView(p *berth.NodePool) op.NodePool {
 func listPools(r *Read, _ *op.Query) ([]op.NodePool, error) {
 	r.Table(state.NodePools)
 	l := scanned(r.Query, r.NodePools(), byID(func(p *berth.NodePool) string { return p.Name }))
-	return page(r, l, func(p *berth.NodePool) bool { return strings.HasPrefix(p.Name, r.Query.Prefix) }, poolView)
+	return page(r, l, func(p *berth.NodePool) bool {
+		return strings.HasPrefix(p.Name, r.Query.Prefix) && r.may(acl.NodePoolRead, p.Name) == nil
+	}, poolView)
 }
 
 // pool returns the node pool that a request names.
@@ -46,7 +48,7 @@ func (r *Read) pool(name string) (*berth.NodePool, error) {
 
 // readPool returns one node pool.
 func readPool(r *Read, in *op.PoolRef) (op.NodePool, error) {
-	p, err := r.pool(in.PoolName)
+	p, err := r.readable(in.PoolName)
 	if err != nil {
 		return op.NodePool{}, err
 	}
@@ -57,7 +59,7 @@ func readPool(r *Read, in *op.PoolRef) (op.NodePool, error) {
 // readable looks for a pool that a list is about, and whether the caller may
 // see it as well as what the operation lists.
 func (r *Read) readable(name string) (*berth.NodePool, error) {
-	if err := r.may(acl.NodePoolRead, ""); err != nil {
+	if err := r.may(acl.NodePoolRead, name); err != nil {
 		return nil, err
 	}
 	return r.pool(name)
@@ -83,13 +85,16 @@ func poolJobs(r *Read, in *op.PoolJobsQuery) ([]op.JobStub, error) {
 
 // writePool decides that a pool is created or changed. Path and body must name
 // the same.
-func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err error) {
+func writePool(w *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err error) {
 	p := in.NodePool
 	switch {
 	case p.Name == "":
 		p.Name = in.PoolName
 	case in.PoolName != "" && in.PoolName != p.Name:
 		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(p.Name, 64), berth.Clip(in.PoolName, 64))
+	}
+	if err := w.may(acl.NodePoolWrite, p.Name); err != nil {
+		return ch, err
 	}
 	if err := p.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err
@@ -99,7 +104,10 @@ func writePool(_ *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err e
 
 // removePool decides that a pool is deleted. Apply refuses it while nodes or
 // jobs are in it, and for the built-in pools.
-func removePool(_ *Write, in *op.DeleteNodePool) (Change[op.WriteAnswer], error) {
+func removePool(w *Write, in *op.DeleteNodePool) (ch Change[op.WriteAnswer], err error) {
+	if err := w.may(acl.NodePoolDelete, in.PoolName); err != nil {
+		return ch, err
+	}
 	return propose[op.WriteAnswer](&state.DeleteNodePools{Names: []string{in.PoolName}}, nil), nil
 }
 

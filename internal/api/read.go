@@ -123,6 +123,8 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.Wait())
 	defer cancel()
+	ctx, lost, stop := s.while(ctx, info, func() error { return s.allow(info, who, q.Namespace) })
+	defer stop()
 	// What is watched is fixed by the first look; a change between that look
 	// and here is seen by the second.
 	watch := s.Store.Watch(keys...)
@@ -132,6 +134,9 @@ func answer[Out any](ctx context.Context, s *Server, info *op.Info, who Caller, 
 			return out, meta, err
 		}
 		if idle(ctx, watch) != nil {
+			if err := lost(); err != nil {
+				return out, meta, err
+			}
 			run(false) // nothing newer: the same answer again
 			return out, meta, err
 		}
@@ -155,6 +160,7 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 	if q.Namespace == "" {
 		q.Namespace = berth.DefaultNamespace
 	}
+	s.meet(ctx, info, who)
 	if err := s.allow(info, who, q.Namespace); err != nil {
 		return err
 	}
@@ -174,6 +180,13 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 // decodeJob), and a list across namespaces holds what the caller may see of
 // each (see Read.visible).
 func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
+	if s.guard != nil && info.Need != acl.Open && info.Need != acl.Node && info.Need != acl.Server {
+		// Who may do it nowhere learns nothing, whatever the request names.
+		need, anywhere := somewhere(info)
+		if err := s.Authorize(who, need, anywhere); err != nil {
+			return err
+		}
+	}
 	switch {
 	case info.Need == acl.Open || info.Need == acl.Node:
 		return nil
@@ -183,6 +196,15 @@ func (s *Server) allow(info *op.Info, who Caller, namespace string) error {
 		return s.Authorize(who, info.Need, namespace)
 	}
 	return nil
+}
+
+// somewhere is the least right that a caller of an operation must have: in no
+// particular namespace. The topics of a stream of events need different ones.
+func somewhere(info *op.Info) (need acl.Capability, namespace string) {
+	if info.Need == acl.AnyToken || info.Space == acl.EventSpace {
+		return acl.AnyToken, ""
+	}
+	return info.Need, acl.Any
 }
 
 // may asks for a right in the namespace of something that the request names;

@@ -94,7 +94,15 @@ func shareList[In, View any](ctx context.Context, s *Server, info *op.Info, who 
 		l.read = func() *Read { return s.newRead(who, plain) }
 		l.run = func(r *Read) (any, error) { return f(r, &of) }
 	})
-	a, err := l.answer(ctx, who, q)
+	waiting, lost, stop := ctx, func() error { return nil }, func() {}
+	if q.MinQueryIndex > 0 {
+		waiting, lost, stop = s.while(ctx, info, func() error { return s.allow(info, who, q.Namespace) })
+	}
+	defer stop()
+	a, err := l.answer(waiting, who, q)
+	if refused := lost(); refused != nil {
+		return nil, refused
+	}
 	if err != nil {
 		return nil, err
 	}

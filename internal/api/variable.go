@@ -49,8 +49,10 @@ func listVariables(r *Read, _ *op.Query) ([]op.VariableStub, error) {
 	return page(r, scanned(r.Query, rows, byID(variableAt)), keep, func(v *berth.SealedVariable) op.VariableStub { return r.variableStub(v) })
 }
 
-// mayPath asks for a right on a path of variables in a namespace.
-func (r *Read) mayPath(need acl.Capability, namespace, _ string) error { return r.may(need, namespace) }
+// mayPath asks for a right to a path of variables.
+func (r *Read) mayPath(need acl.Capability, namespace, path string) error {
+	return r.may(need, acl.Place(namespace, path))
+}
 
 // variableStub shows a variable without its items. The ID of its lock is shown
 // to callers who may write it.

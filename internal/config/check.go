@@ -267,6 +267,8 @@ func (d *decoder) limits() {
 	// 0 would mean no timeout, which is not supported.
 	d.period("limits.https_handshake_timeout", l.HTTPHandshake, 100*time.Millisecond, 10*time.Minute)
 	d.period("limits.rpc_handshake_timeout", l.RPCHandshake, 100*time.Millisecond, 10*time.Minute)
+	d.period("acl.token_min_expiration_ttl", d.to.ACL.MinTTL, time.Second, 365*24*time.Hour)
+	d.period("acl.token_max_expiration_ttl", d.to.ACL.MaxTTL, d.to.ACL.MinTTL, 10*365*24*time.Hour)
 	d.period("telemetry.collection_interval", d.to.Telemetry.CollectionInterval, 100*time.Millisecond, time.Hour)
 }
 

@@ -47,6 +47,7 @@ type Config struct {
 	LogJSON   bool
 	LogTrace  bool // the level was "trace", which logs like debug
 	Telemetry Telemetry
+	ACL       ACL
 	Limits    Limits
 	TLS       TLS
 
@@ -103,6 +104,12 @@ type TLS struct {
 
 // Enabled reports whether TLS is used anywhere.
 func (t *TLS) Enabled() bool { return t.HTTP || t.RPC }
+
+// ACL configures access control.
+type ACL struct {
+	Enabled        bool
+	MinTTL, MaxTTL time.Duration // bounds of how long tokens that expire are valid
+}
 
 // Telemetry configures metrics. Both formats are always served.
 type Telemetry struct {
@@ -264,6 +271,7 @@ func defaults(dev bool) *Config {
 		Keyring:    Keyring{Active: ProviderAEAD, Signing: berth.SignEdDSA},
 		LogLevel:   slog.LevelInfo,
 		Telemetry:  Telemetry{CollectionInterval: time.Second},
+		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		Server: Server{
@@ -309,7 +317,7 @@ func (c *Config) Public() map[string]any {
 		"LeaveOnInt":     c.LeaveOnInterrupt,
 		"LeaveOnTerm":    c.LeaveOnTerminate,
 		"Files":          append([]string{}, c.Files...),
-		"ACL":            map[string]any{"Enabled": false},
+		"ACL":            map[string]any{"Enabled": c.ACL.Enabled},
 		"TLSConfig": map[string]any{
 			"EnableHTTP": c.TLS.HTTP, "EnableRPC": c.TLS.RPC, "RPCUpgradeMode": c.TLS.UpgradeMode,
 			"VerifyServerHostname": c.TLS.VerifyServerHostname, "VerifyHTTPSClient": c.TLS.VerifyHTTPSClient,

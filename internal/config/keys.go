@@ -48,6 +48,15 @@ var supported = table{
 		"http_handshake_timeout":    span(func(c *Config) *duration { return &c.Limits.HTTPHandshake }),
 		"rpc_handshake_timeout":     span(func(c *Config) *duration { return &c.Limits.RPCHandshake }),
 	}),
+	"acl": block(table{
+		"enabled":                  flag(func(c *Config) *bool { return &c.ACL.Enabled }),
+		"token_min_expiration_ttl": span(func(c *Config) *duration { return &c.ACL.MinTTL }),
+		"token_max_expiration_ttl": span(func(c *Config) *duration { return &c.ACL.MaxTTL }),
+		"token_ttl":                span(unused),
+		"policy_ttl":               span(unused),
+		"role_ttl":                 span(unused),
+		"replication_token":        only(),
+	}),
 	"tls":       block(tlsKeys),
 	"telemetry": block(telemetryKeys),
 	"server":    block(serverKeys),
@@ -56,6 +65,10 @@ var supported = table{
 	"keyring":   keyrings,
 	"autopilot": block(autopilotKeys),
 }
+
+// unused is where values go that ask for nothing: servers do not cache tokens,
+// policies and roles, so that changes are in force at once.
+func unused(*Config) *duration { return new(duration) }
 
 // telemetryKeys are the supported keys of the telemetry block.
 var telemetryKeys = table{

@@ -51,8 +51,6 @@ func Unsupported() (out []string) {
 // unsupported are the keys at the top of the file that Nomad has and Berth does
 // not.
 var unsupported = table{
-	"acl": off("access control", []string{"enabled"},
-		"token_ttl", "policy_ttl", "role_ttl", "replication_token", "token_min_expiration_ttl", "token_max_expiration_ttl"),
 	"vault": off("Vault", []string{"enabled"},
 		"address", "allow_unauthenticated", "ca_file", "ca_path", "cert_file", "create_from_role", "default_identity",
 		"jwt_auth_backend_path", "key_file", "name", "namespace", "task_token_ttl", "tls_server_name", "tls_skip_verify",

@@ -1,6 +1,11 @@
 package daemon
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
 	"berth/internal/consensus"
 	"berth/internal/events"
 	"berth/internal/leader/collector"
@@ -34,6 +39,7 @@ func (d *Daemon) newServer() (err error) {
 		Issuer: s.Issuer,
 		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
 		Logger: d.log, Self: d.self, Health: d.health,
+		ACL: d.conf.ACL.Enabled, MinTokenTTL: d.conf.ACL.MinTTL, MaxTokenTTL: d.conf.ACL.MaxTTL, ResetIndex: resetIndex(s.DataDir),
 	}
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalAgent, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
@@ -53,4 +59,23 @@ func (d *Daemon) newServer() (err error) {
 		err = d.pool.Start()
 	}
 	return err
+}
+
+// resetFile is the file in a server's data directory that allows another
+// bootstrap of access control. It has the index of the last one.
+const resetFile = "acl-bootstrap-reset"
+
+// resetIndex returns a function that reads the file.
+func resetIndex(dir string) func() uint64 {
+	return func() uint64 {
+		text, err := os.ReadFile(filepath.Join(dir, resetFile))
+		if err != nil {
+			return 0
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
 }

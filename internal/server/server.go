@@ -70,6 +70,10 @@ type Config struct {
 	LocalNode       func() berth.NodeID                            // called only if one of the three above is set
 	LocalServers    api.ServerList                                 // the servers that this machine's node knows
 	Authorize       func(api.Caller, acl.Capability, string) error // see api.Config
+	ACL             bool                                           // decide by tokens and policies instead
+	MinTokenTTL     time.Duration                                  // see api.Config
+	MaxTokenTTL     time.Duration                                  // see api.Config
+	ResetIndex      func() uint64                                  // see api.Config
 	Consensus       consensus.Config                               // the operator's settings for it; zero fields are defaults
 	Events          events.Limits                                  // limits of the event buffer; zero is the default
 	// Cluster connects this server to others; nil: it runs alone, permanently.
@@ -210,7 +214,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
-		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, Proved: s.authenticated,
+		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
 		Logs: s, Tasks: s, Agents: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
 	})
 	// Methods are added before Run, since serving does not lock them.

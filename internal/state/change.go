@@ -21,11 +21,14 @@ const (
 	Resources
 	RootKeys
 	Variables
+	ACLTokens
+	ACLPolicies
+	ACLRoles
 	tableCount
 )
 
 // tableNames has the names of the tables in the order of the constants.
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables", "acl_tokens", "acl_policies", "acl_roles"}
 
 // String returns the table's name in snake case.
 func (t Table) String() string { return tableNames[t] }

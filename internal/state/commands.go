@@ -67,6 +67,13 @@ func init() {
 		80: {make: func() Command { return &PutVariable{} }, since: 4, feature: secrets},
 		81: {make: func() Command { return &DeleteVariable{} }, since: 4, feature: secrets},
 		82: {make: func() Command { return &StepLocks{} }, since: 4, feature: secrets, counted: true},
+		60: {make: func() Command { return &BootstrapACL{} }, since: 4, feature: "access control"},
+		61: {make: func() Command { return &UpsertACLTokens{} }, since: 4, feature: "access control"},
+		62: {make: func() Command { return &DeleteACLTokens{} }, since: 4, feature: "access control"},
+		63: {make: func() Command { return &UpsertACLPolicies{} }, since: 4, feature: "access control"},
+		64: {make: func() Command { return &DeleteACLPolicies{} }, since: 4, feature: "access control"},
+		65: {make: func() Command { return &UpsertACLRoles{} }, since: 4, feature: "access control"},
+		66: {make: func() Command { return &DeleteACLRoles{} }, since: 4, feature: "access control"},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

@@ -22,6 +22,7 @@ var contentNames = map[codec.Kind]string{
 	codec.Scheduler: "scheduler_config", codec.NodePool: "node_pools", codec.Scaling: "scaling_events", codec.Service: "services", codec.Autopilot: "autopilot_config",
 	codec.TrackedVersions: "tracked_versions", codec.Deletion: "deletions", codec.Stream: "streams", codec.Resource: "resources",
 	codec.RootKey: "root_keys", codec.Variable: "variables",
+	codec.ACLToken: "acl_tokens", codec.ACLPolicy: "acl_policies", codec.ACLRole: "acl_roles",
 }
 
 // Contents returns how much the state holds of each kind of row that occurs,

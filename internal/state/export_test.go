@@ -25,4 +25,5 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[berth.ServiceRegistration](), reflect.TypeFor[berth.SchedulerConfig](), reflect.TypeFor[berth.AutopilotConfig](),
 	reflect.TypeFor[versionLimit](), reflect.TypeFor[JobDeletion](), reflect.TypeFor[berth.StreamJob](), reflect.TypeFor[berth.Object](),
 	reflect.TypeFor[berth.RootKey](), reflect.TypeFor[berth.SealedVariable](),
+	reflect.TypeFor[berth.ACLToken](), reflect.TypeFor[berth.ACLPolicy](), reflect.TypeFor[berth.ACLRole](),
 }

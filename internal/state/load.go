@@ -66,6 +66,10 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.Cluster:         loadCluster,
 	codec.RootKey:         loadRootKey,
 	codec.Variable:        loadVariable,
+	codec.ACLToken:        loadACLToken,
+	codec.ACLPolicy:       loadACLPolicy,
+	codec.ACLRole:         loadACLRole,
+	codec.ACLBootstrap:    loadACLBootstrap,
 }
 
 // record loads one record of a saved snapshot. Errors of r are left to the
@@ -120,6 +124,7 @@ func (l *loader) finish() *Snapshot {
 	s.deployments.changed, s.jobs.summaryChanged = l.changed[Deployments], l.changed[Summaries]
 	s.streams.changed, s.resources.changed = l.changed[Streams], l.changed[Resources]
 	s.rootKeys.changed, s.variables.changed = l.changed[RootKeys], l.changed[Variables]
+	s.acl.tokens.changed, s.acl.policies.changed, s.acl.roles.changed = l.changed[ACLTokens], l.changed[ACLPolicies], l.changed[ACLRoles]
 	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }

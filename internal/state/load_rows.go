@@ -426,3 +426,46 @@ func loadResource(l *loader, r *codec.Reader) error {
 	l.tx.resources.link(l.tx, v)
 	return checkObject(&v.Object)
 }
+
+// loadACLToken adds a token.
+func loadACLToken(l *loader, r *codec.Reader) error {
+	t, tx := read[berth.ACLToken](r), l.tx
+	if r.Err() != nil {
+		return nil
+	}
+	if t.AccessorID == "" || tx.ACLToken(t.AccessorID) != nil || tx.ACLTokenOf(t.SecretHash) != nil {
+		return duplicate("token", t.AccessorID)
+	}
+	slot := tx.acl.tokens.insert(tx, t)
+	tx.acl.byAccessor.Add(tx.edit, t.AccessorID, slot)
+	tx.acl.bySecret.Add(tx.edit, string(t.SecretHash[:]), slot)
+	return nil
+}
+
+// loadACLPolicy adds a policy.
+func loadACLPolicy(l *loader, r *codec.Reader) error {
+	p, tx := read[berth.ACLPolicy](r), l.tx
+	if p.Name == "" || tx.ACLPolicy(p.Name) != nil {
+		return duplicate("policy", p.Name)
+	}
+	tx.acl.byPolicy.Add(tx.edit, p.Name, tx.acl.policies.insert(tx, p))
+	return nil
+}
+
+// loadACLRole adds a role.
+func loadACLRole(l *loader, r *codec.Reader) error {
+	role, tx := read[berth.ACLRole](r), l.tx
+	if role.ID == "" || tx.ACLRole(role.ID) != nil || tx.ACLRoleNamed(role.Name) != nil {
+		return duplicate("role", role.ID)
+	}
+	slot := tx.acl.roles.insert(tx, role)
+	tx.acl.byRole.Add(tx.edit, role.ID, slot)
+	tx.acl.byRoleName.Add(tx.edit, role.Name, slot)
+	return nil
+}
+
+// loadACLBootstrap sets when the first token was last made.
+func loadACLBootstrap(l *loader, r *codec.Reader) error {
+	l.tx.acl.bootstrapped = r.Uint()
+	return nil
+}

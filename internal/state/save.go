@@ -125,6 +125,19 @@ func (s *saver) all(snap *Snapshot) {
 		s.Uint(snap.streamIDs)
 		s.Record(codec.StreamIDs)
 	}
+	for p := range snap.ACLPolicies() {
+		s.row(codec.ACLPolicy, p)
+	}
+	for r := range snap.ACLRoles() {
+		s.row(codec.ACLRole, r)
+	}
+	for t := range snap.ACLTokens() {
+		s.row(codec.ACLToken, t)
+	}
+	if snap.acl.bootstrapped > 0 {
+		s.Uint(snap.acl.bootstrapped)
+		s.Record(codec.ACLBootstrap)
+	}
 	if snap.Restored > 0 {
 		s.Uint(snap.Restored)
 		s.Record(codec.Restored)

@@ -131,6 +131,7 @@ func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n.jobs.summaryChanged, n.pools.changed, n.services.changed = n.Index, n.Index, n.Index
 	n.streams.changed, n.resources.changed = n.Index, n.Index
 	n.rootKeys.changed, n.variables.changed = n.Index, n.Index
+	n.acl.tokens.changed, n.acl.policies.changed, n.acl.roles.changed = n.Index, n.Index, n.Index
 	n.streamIDs = max(s.streamIDs, over.streamIDs)
 	return &n
 }

@@ -35,6 +35,7 @@ type Snapshot struct {
 	explanations explanationTable
 	scheduler    *berth.SchedulerConfig // nil if never set
 	pools        poolTable
+	acl          aclTable
 	services     serviceTable
 	deletions    deletionTable
 	streams      streamTable
@@ -81,6 +82,12 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		return s.rootKeys.changed
 	case Variables:
 		return s.variables.changed
+	case ACLTokens:
+		return s.acl.tokens.changed
+	case ACLPolicies:
+		return s.acl.policies.changed
+	case ACLRoles:
+		return s.acl.roles.changed
 	}
 	return 0
 }
@@ -114,6 +121,12 @@ func (s *Snapshot) Count(t Table) int {
 		return s.rootKeys.count
 	case Variables:
 		return s.variables.count
+	case ACLTokens:
+		return s.acl.tokens.count
+	case ACLPolicies:
+		return s.acl.policies.count
+	case ACLRoles:
+		return s.acl.roles.count
 	}
 	return 0
 }

@@ -53,6 +53,10 @@ const (
 	Cluster
 	RootKey
 	Variable
+	ACLToken
+	ACLPolicy
+	ACLRole
+	ACLBootstrap // index of the last one
 )
 
 // maxRecord bounds a record; the largest are jobs and explanations.

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"berth"
+	"berth/internal/acl"
+	"berth/internal/state"
+	"berth/op"
+)
+
+// guard decides what callers may do, by the tokens and policies of the state.
+type guard struct {
+	store *state.Store
+	known sync.Map // [32]byte, the hash of a secret → *holder
+}
+
+// holder is what is known of the holder of a token.
+type holder struct {
+	version uint64          // of the tokens and policies that it was found in
+	token   *berth.ACLToken // nil: the holder has none
+	rights  *acl.ACL
+}
+
+// errToken refuses a token. It does not tell one that never was from one that is
+// no longer.
+var errToken = berth.Errorf(berth.Denied, "Permission denied: the token is not valid")
+
+// holder returns who holds the token of a caller.
+func (g *guard) holder(token string) (*holder, error) {
+	s := g.store.Snapshot()
+	hash := sha256.Sum256([]byte(token))
+	h, _ := g.known.Load(hash)
+	x, _ := h.(*holder)
+	if x == nil || x.version != s.ACLVersion() {
+		if x = find(s, token, hash); x == nil {
+			g.known.Delete(hash)
+			return nil, errToken
+		}
+		g.known.Store(hash, x) // as many as there are tokens, at most
+	}
+	if x.token != nil && x.token.Expired(time.Now()) {
+		return nil, errToken
+	}
+	return x, nil
+}
+
+// find looks up the holder of a token in a state; nil if it is not valid.
+func find(s *state.Snapshot, token string, hash [32]byte) *holder {
+	if token == "" {
+		return &holder{version: s.ACLVersion(), rights: s.RightsBy(berth.AnonymousPolicy)}
+	}
+	t := s.ACLTokenOf(hash)
+	if t == nil {
+		return nil
+	}
+	return &holder{version: s.ACLVersion(), token: t, rights: s.RightsOf(t)}
+}
+
+// authorize is the one place that decides whether a caller may do something. A
+// refusal names what is missing to those who may know the namespace.
+func (g *guard) authorize(who Caller, need acl.Capability, namespace string) error {
+	if need == acl.Open {
+		return nil
+	}
+	h, err := g.holder(who.Token)
+	switch {
+	case err != nil:
+		return err
+	case h.rights.Allows(need, namespace):
+		return nil
+	case namespace == "" || namespace == berth.AllNamespaces || strings.HasPrefix(string(need), "node_pool:"):
+		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need)
+	}
+	namespace, _, _ = strings.Cut(namespace, "\x00") // see acl.Place
+	if h.rights.SomethingIn(namespace) {
+		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s in namespace %q", need, berth.Clip(namespace, 64))
+	}
+	return berth.Errorf(berth.Denied, "Permission denied")
+}
+
+// name names what a caller may see.
+func (g *guard) name(who Caller) string {
+	h, err := g.holder(who.Token)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%x@%d", sha256.Sum256([]byte(who.Token)), h.version)
+}
+
+// meet gives this server the chance to learn of a token that another server made
+// a moment ago.
+func (s *Server) meet(ctx context.Context, info *op.Info, who Caller) {
+	if s.guard == nil || who.Token == "" || info.Need == acl.Open || info.Need == acl.Node || info.Need == acl.Server {
+		return
+	}
+	if _, err := s.guard.holder(who.Token); err != nil {
+		s.Cluster.Sync(ctx) // without a leader, what is known here decides
+	}
+}
+
+// recheck is how often a request that waits asks whether its token is still
+// valid.
+const recheck = 500 * time.Millisecond
+
+// while returns a context that ends, at most a second late, when a check refuses
+// the caller. The second result then returns the refusal.
+func (s *Server) while(ctx context.Context, info *op.Info, check func() error) (context.Context, func() error, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	lost := func() error {
+		if err := context.Cause(ctx); err != nil && berth.KindOf(err) == berth.Denied {
+			return err
+		}
+		return nil
+	}
+	if s.guard == nil || info.Need == acl.Open || info.Need == acl.Node || info.Need == acl.Server {
+		return ctx, lost, func() { cancel(nil) }
+	}
+	go func() {
+		tick := time.NewTicker(recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := check(); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		}
+	}()
+	return ctx, lost, func() { cancel(nil) }
+}
