@@ -56,7 +56,7 @@ func (r *Runner) Execer(name string) (func(context.Context, *driver.Exec) (code 
 	if name == "" && len(names) != 1 {
 		return nil, berth.Errorf(berth.Invalid, "task: the allocation has %d tasks: choose one of %s", len(names), strings.Join(names, ", "))
 	}
-	tasks, err := r.running(name, false)
+	tasks, err := r.running(name)
 	if err != nil {
 		return nil, err
 	}
