@@ -161,7 +161,7 @@ func (d *Driver) Fingerprint(ctx context.Context) berth.DriverInfo {
 	seen := d.seen
 	d.mu.Unlock()
 	if err != nil {
-		return berth.DriverInfo{Detected: seen, HealthDescription: "the Docker engine does not answer: " + firstLine(err)}
+		return berth.DriverInfo{Detected: seen, HealthDescription: "the Docker engine does not answer: " + clipped(err)}
 	}
 	attrs := map[string]string{
 		"driver.docker": "1", "driver.docker.version": info.Info.ServerVersion, "driver.docker.os_type": info.Info.OSType,
@@ -216,11 +216,8 @@ func (d *Driver) claimed(l launch) bool {
 	return d.claims[l] || d.claims[launch{l.alloc, l.task, 0}]
 }
 
-// firstLine returns the first line of an error, for people.
-func firstLine(err error) string {
-	s, _, _ := strings.Cut(err.Error(), "\n")
-	return berth.Clip(s, 500)
-}
+// clipped returns an error as text of bounded length, for people.
+func clipped(err error) string { return berth.Clip(err.Error(), 500) }
 
 // late returns a context for what must be done although ctx has ended.
 func late(ctx context.Context) (context.Context, context.CancelFunc) {
