@@ -151,8 +151,10 @@ func TestAServiceOnABridge(t *testing.T) {
 	}
 	id := service[0].AllocID
 	var alloc struct {
-		AllocatedResources struct{ Shared struct{ Ports []struct{ Value int } } }
-		NetworkStatus      struct{ Address string }
+		AllocatedResources struct {
+			Shared struct{ Ports []struct{ Value int } }
+		}
+		NetworkStatus struct{ Address string }
 	}
 	must(t, json.Unmarshal([]byte(berth("alloc", "status", "-json", id)), &alloc))
 	if alloc.NetworkStatus.Address != service[0].Address || len(alloc.AllocatedResources.Shared.Ports) != 1 {
