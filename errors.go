@@ -35,6 +35,9 @@ func (k Kind) Known() bool {
 	return false
 }
 
+// PermissionDenied begins the text of refusals for lack of rights, as in Nomad.
+const PermissionDenied = "Permission denied"
+
 // Error is an error whose kind, and code if it has one, are part of the API.
 type Error struct {
 	Kind Kind

@@ -266,24 +266,24 @@ func TestAProcessingElementReportsItsConnections(t *testing.T) {
 	if got := m.reported(); got != "partial full" {
 		t.Errorf("servers were told %q", got)
 	}
-	m.mu.Lock()
+	m.cluster.mu.Lock()
 	m.fail = func(call string) error {
 		if call == "linked" {
 			return berth.Refusef(berth.CodeStaleLaunch, "it was launched again")
 		}
 		return nil
 	}
-	m.mu.Unlock()
+	m.cluster.mu.Unlock()
 	refused(`{"State":"full"}`, berth.CodeStaleLaunch)
 	for _, err := range []error{berth.Errorf(berth.Unavailable, "no server answers"), berth.Errorf(berth.NoLeader, "No cluster leader"), errors.New("the wire is cut")} {
-		m.mu.Lock()
+		m.cluster.mu.Lock()
 		m.fail = func(call string) error {
 			if call == "linked" {
 				return err
 			}
 			return nil
 		}
-		m.mu.Unlock()
+		m.cluster.mu.Unlock()
 		if code, refusal, text := putAt(t, api, "/v1/stream/pe/self/connectivity", `{"State":"full"}`); code != 503 || refusal != "" {
 			t.Errorf("%d %q %s", code, refusal, text)
 		}
@@ -396,13 +396,13 @@ func TestATaskReportsForItselfAlone(t *testing.T) {
 			t.Errorf("%d %s", code, text)
 		}
 	}
-	m.mu.Lock()
+	m.cluster.mu.Lock()
 	for i, in := range m.linked {
 		if in.AllocID.String() != ids[i] || in.PE != []string{"p-0000000000000a40-02", "p-0000000000000a40-03"}[i] || in.Launch != []uint64{4, 7}[i] {
 			t.Errorf("report %d is of %s, launch %d of %s", i, in.AllocID, in.Launch, in.PE)
 		}
 	}
-	m.mu.Unlock()
+	m.cluster.mu.Unlock()
 	if got := m.reported(); got != "partial full" {
 		t.Errorf("servers were told %q", got)
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -291,7 +290,7 @@ func writeACLPolicy(_ *Write, in *op.WriteACLPolicy) (ch Change[op.WriteAnswer],
 		return ch, err
 	}
 	if _, err := acl.Parse(p.Rules); err != nil {
-		return ch, fmt.Errorf("Rules: %w", err)
+		return ch, berth.Errorf(berth.Invalid, "Rules: %w", err)
 	}
 	return propose[op.WriteAnswer](&state.UpsertACLPolicies{Policies: []*berth.ACLPolicy{p}}, nil), nil
 }

@@ -137,7 +137,7 @@ func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, 
 			return n, nil
 		}
 	}
-	return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("Permission denied: this is not the secret of node %s", id)}
+	return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("%s: this is not the secret of node %s", berth.PermissionDenied, id)}
 }
 
 // registerNode decides that a node is known from now on, or that it changed. A

@@ -44,7 +44,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 		addEvents(&n, tx.Index, newEvent(berth.NodeEventCluster, "Node registered", c.Now))
 	} else {
 		if old.SecretID != n.SecretID {
-			return &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("Permission denied: the secret is not that of node %s", n.ID)}
+			return &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("%s: the secret is not that of node %s", berth.PermissionDenied, n.ID)}
 		}
 		n.CreateIndex, n.SchedulingEligibility, n.Events = old.CreateIndex, old.SchedulingEligibility, old.Events
 		n.DrainStrategy, n.LastDrain = old.DrainStrategy, old.LastDrain // its agent does not decide these

@@ -138,16 +138,12 @@ func cniNetworks(dir string) (names []string) {
 		return nil
 	}
 	for _, f := range files {
-		name := ""
-		if filepath.Ext(f) == ".conflist" {
-			if l, err := libcni.NetworkConfFromFile(f); err == nil {
-				name = l.Name
-			}
-		} else if l, err := libcni.ConfFromFile(f); err == nil { //nolint:staticcheck // single configurations are still in use
-			name = l.Network.Name
+		var conf struct{ Name string } // a list of plugins or a single one
+		if b, err := os.ReadFile(f); err != nil || json.Unmarshal(b, &conf) != nil {
+			continue
 		}
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		if conf.Name != "" && !slices.Contains(names, conf.Name) {
+			names = append(names, conf.Name)
 		}
 	}
 	slices.Sort(names)

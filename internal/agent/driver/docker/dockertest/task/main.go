@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,6 +55,7 @@ func main() {
 				b[i] = 1
 			}
 			all = append(all, b)
+			runtime.KeepAlive(all)
 		}
 	case "env":
 		fmt.Println(strings.Join(os.Environ(), "\n"))
