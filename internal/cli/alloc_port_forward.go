@@ -26,7 +26,7 @@ func allocPortForwardCommand() *command {
 			allocations, preferably a running one. Only TCP is forwarded. The command ends when it is interrupted.`,
 		setup: func(f *flags) action {
 			x := portForward{
-				address: f.FlagSet.String("address", "127.0.0.1", "The local `address` to listen on. Anyone who reaches it reaches the port."),
+				address: f.FlagSet.String("bind", "127.0.0.1", "The local `address` to listen on. Anyone who reaches it reaches the port."),
 				job:     f.String("job", "Pick an allocation of this `job`, given by ID or unique prefix."),
 				group:   f.String("group", "With -job: pick an allocation of this `group`."),
 			}
