@@ -68,7 +68,9 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	}
 	// Everything of earlier terms is applied before anything is decided.
 	if err := await(ctx, func() error { return n.raft.Barrier(s.config.Patience).Error() }); err != nil {
-		s.config.Logger.Warn("leadership was lost before it began", "error", err)
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // the server does not stop
+			s.config.Logger.Warn("leadership was lost before it began", "error", err)
+		}
 		return s.endOf(n, nil)
 	}
 	base := s.store.Snapshot()
@@ -81,7 +83,11 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 		p.landed = tell.notice
 	}
 	done := make(chan error, 1)
-	go func() { done <- p.run(ctx) }()
+	go func() {
+		lost := p.run(ctx)
+		end(lost) // nothing can be proposed in this term any more, whether or not anybody tries
+		done <- lost
+	}()
 	err := s.begin(ctx, n, p, number, lead)
 	// Requests are refused first; then the proposer answers those that wait.
 	s.leads.Store(nil)
