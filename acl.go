@@ -11,6 +11,7 @@ type ACLPolicy struct {
 	Name        string
 	Description string
 	Rules       string
+	JobACL      *JobACL // nil: it is bound to no job
 	CreateIndex uint64
 	ModifyIndex uint64
 }
@@ -81,6 +82,9 @@ func checkACL(ps *Problems, name, description string) {
 func (p *ACLPolicy) Validate() error {
 	var ps Problems
 	checkACL(&ps, p.Name, p.Description)
+	if p.JobACL != nil {
+		p.JobACL.check(&ps)
+	}
 	return ps.Err()
 }
 

@@ -124,31 +124,6 @@ func (a *Alloc) Live() bool { return a.Wanted() && !a.Ended() }
 // end is confirmed, also while it is being stopped.
 func (a *Alloc) Occupies() bool { return !a.Client.Ended() }
 
-// PortMappings returns the ports of the allocation, static ones included, with
-// the addresses that they are on if its node, which may be nil, is known.
-func (a *Alloc) PortMappings(n *Node) []PortMapping {
-	var out []PortMapping
-	next := 0
-	for i := range a.Group.Networks {
-		nw := &a.Group.Networks[i]
-		for _, p := range nw.ReservedPorts {
-			out = append(out, PortMapping{Label: p.Label, Value: p.Value, To: p.To, HostIP: n.AddressOn(p.Network())})
-		}
-		for _, p := range nw.DynamicPorts {
-			m := PortMapping{Label: p.Label, To: p.To, HostIP: n.AddressOn(p.Network())}
-			if next < len(a.Ports) {
-				m.Value = int(a.Ports[next])
-				next++
-			}
-			if m.To < 0 { // -1 in a job file: the same as on the host
-				m.To = m.Value
-			}
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
 // DesiredStatus is what servers decided for an allocation.
 type DesiredStatus uint8
 

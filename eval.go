@@ -25,6 +25,7 @@ type Eval struct {
 	PreviousEval      EvalID // the one that created this one
 	BlockedEval       EvalID // the one that waits for capacity that this one lacked
 	SupersededBy      EvalID // for a canceled one: the newer evaluation that does its work
+	QuotaLimitReached string // the quota that left no room for an instance, "" if none did
 
 	// The results of the last decision.
 
@@ -168,6 +169,16 @@ type Missed struct {
 	Escaped bool
 	// Dimensions are the resources that ran out: cpu, memory, disk, ports.
 	Dimensions []string
+	Quota      string `msgpack:",omitempty"` // the quota that left no room, "" if none did
+	QuotaOnly  bool   `msgpack:",omitempty"` // no group lacks anything else, so no node can help
+}
+
+// QuotaReached returns the quota that left no room, "" if none did. m may be nil.
+func (m *Missed) QuotaReached() string {
+	if m == nil {
+		return ""
+	}
+	return m.Quota
 }
 
 // AllocMetric explains a decision about one group: which nodes were considered,
@@ -184,6 +195,7 @@ type AllocMetric struct {
 	ClassExhausted     map[string]int // by node class
 	DimensionExhausted map[string]int // by dimension, such as memory
 	Shortages          []Shortage     // the numbers behind DimensionExhausted
+	QuotaExhausted     []string       // what the namespace's quota has too little of, with numbers
 	Scores             map[string]float64
 	AllocationTime     time.Duration
 	CoalescedFailures  int         // further instances that failed for the same reasons

@@ -24,16 +24,17 @@ internal/...
 berth
 internal/decode internal/cron internal/condition internal/driverconfig
 internal/admit
-internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring
+internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring internal/authmethod
+internal/login
 op
-internal/fit internal/state/codec
+internal/fit internal/quota internal/state/codec
 internal/state
 internal/state/statetest internal/invariant
 internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
 internal/schedule/explain
 internal/streams/submit
-internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks
+internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks internal/leader/expire
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer
 internal/events
@@ -116,7 +117,7 @@ func seen(imp string) bool {
 // TestRootHoldsNounsOnly: everything of ours imports the root package, so it
 // stays small and needs nothing but the standard library.
 func TestRootHoldsNounsOnly(t *testing.T) {
-	const mostFiles, mostLines = 30, 4300
+	const mostFiles, mostLines = 30, 4600
 	files, lines := 0, 0
 	for _, f := range sources(t) {
 		if f.pkg != "berth" {

@@ -11,7 +11,7 @@ import (
 type Namespace struct {
 	Name                  string
 	Description           string
-	Quota                 string
+	Quota                 string // that limits what it uses; "": none does
 	Meta                  map[string]string
 	Capabilities          *NamespaceCapabilities          `json:",omitempty"` // nil: jobs may use everything
 	NodePoolConfiguration *NamespaceNodePoolConfiguration `json:",omitempty"` // nil: jobs may use every pool
@@ -51,8 +51,8 @@ func (n *Namespace) Validate() error {
 	if len(n.Description) > MaxNamespaceDescription || !utf8.ValidString(n.Description) {
 		ps.Addf("Description", "is not text of at most %d bytes", MaxNamespaceDescription)
 	}
-	if n.Quota != "" {
-		ps.Addf("Quota", "%q: quotas are not supported", Clip(n.Quota, 64))
+	if n.Quota != "" && !quotaName.MatchString(n.Quota) {
+		ps.Addf("Quota", "%.150q is not a valid name of a quota: want letters, digits and -, 1 to 128", n.Quota)
 	}
 	ps.CheckMeta("Meta", n.Meta)
 	texts := func(path string, list []string) {
@@ -105,13 +105,17 @@ func (n *Namespace) CheckJob(j *Job) error {
 			return len(enabled) > 0 && !slices.Contains(enabled, s) || slices.Contains(disabled, s)
 		}
 		for _, g := range j.TaskGroups {
-			for _, net := range g.Networks {
+			for t, net := range g.AllNetworks() {
 				mode := net.Mode
 				if mode == "" {
 					mode = "host"
 				}
+				at := "job.group[" + g.Name + "].network.mode"
+				if t != nil {
+					at = "job.group[" + g.Name + "].task[" + t.Name + "].resources.network.mode"
+				}
 				if refuses(c.EnabledNetworkModes, c.DisabledNetworkModes, mode) {
-					ps.Addf("job.group["+g.Name+"].network.mode", "namespace %q does not allow network mode %q", n.Name, Clip(mode, 64))
+					ps.Addf(at, "namespace %q does not allow network mode %q", n.Name, Clip(mode, 64))
 				}
 			}
 			for _, t := range g.Tasks {

@@ -77,8 +77,8 @@ type Refusal struct {
 // RefusalKind says what a placement was refused for.
 type RefusalKind string
 
-// The kinds of refusal: the node, the instance, or what the node has too little
-// of.
+// The kinds of refusal: the node, the instance, what the node has too little of,
+// or the quota.
 const (
 	RefusedNode     RefusalKind = "node"
 	RefusedInstance RefusalKind = "instance"
@@ -89,6 +89,7 @@ const (
 	RefusedDynamic  RefusalKind = "dynamic ports"
 	RefusedCores    RefusalKind = "cores"
 	RefusedDevices  RefusalKind = "devices"
+	RefusedQuota    RefusalKind = "quota"
 )
 
 // Refuse returns the refusal of a kind, nil if reason is "".

@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
-// The providers of services. Consul is not supported.
-const ServiceNomad = "nomad"
+// The providers of services. A job that names none means the default of the
+// servers that it is registered with. Consul is not supported.
+const (
+	ServiceNomad  = "nomad"
+	ServiceConsul = "consul"
+)
 
 // The address that a service announces.
 const (
@@ -27,8 +31,10 @@ const (
 
 // The types of checks.
 const (
-	CheckHTTP = "http"
-	CheckTCP  = "tcp"
+	CheckHTTP   = "http"
+	CheckTCP    = "tcp"
+	CheckGRPC   = "grpc"   // the health service of gRPC: grpc.health.v1.Health/Check
+	CheckScript = "script" // a command that its task's driver runs beside the task
 )
 
 // Service is a name under which a group or task can be found, with checks.

@@ -59,6 +59,10 @@ const (
 	EventCutOff          = "Servers Unreachable"
 )
 
+// DetailStartDelay is the detail of an [EventRestarting] that says how long after
+// the event the task starts again, in nanoseconds.
+const DetailStartDelay = "start_delay"
+
 // usualMessages are the default messages by event type. The log leaves them out,
 // so a released text must not change.
 var usualMessages = map[string]string{

@@ -3,7 +3,8 @@
 #   berth agent -config examples/agent.hcl -data-dir /var/lib/berth
 
 server {
-  enabled = true
+  enabled          = true
+  bootstrap_expect = 1 # a cluster of its own, of this server alone
 }
 
 client {

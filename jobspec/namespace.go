@@ -14,7 +14,12 @@ import (
 // ParseNamespace parses the specification of a namespace. It is JSON, as in the
 // API, if it begins with a brace, else HCL with the settings at the top. It has
 // no variables and no functions. Errors are those of [Parse].
-func ParseNamespace(file File) (n *berth.Namespace, err error) {
+func ParseNamespace(file File) (*berth.Namespace, error) {
+	return parseSettings[berth.Namespace](file, "namespace", namespaceSettings)
+}
+
+// parseSettings parses a specification that has settings alone.
+func parseSettings[T any](file File, what string, s settings) (n *T, err error) {
 	doc := &document{}
 	err = doc.look(file.Name, func() (err error) {
 		if err := checkSize(file); err != nil {
@@ -28,14 +33,14 @@ func ParseNamespace(file File) (n *berth.Namespace, err error) {
 		} else {
 			body, ok := parseBody(file, &doc.problems)
 			if ok {
-				tree = settingsBlock(&doc.problems, body, "namespace", namespaceSettings)
+				tree = settingsBlock(&doc.problems, body, what, s)
 			}
 			if err := doc.problems.err(); err != nil {
 				return err
 			}
 		}
-		n = &berth.Namespace{}
-		doc.problems.adopt(admit.Fill(n, tree, "namespace").Err(), file.Name, nil)
+		n = new(T)
+		doc.problems.adopt(admit.Fill(n, tree, what).Err(), file.Name, nil)
 		return nil
 	})
 	if err != nil {
@@ -50,6 +55,8 @@ type settings struct {
 	texts, lists map[string]string
 	blocks       map[string]settings
 	name         string // of the block in the API
+	label        string // of a block that has one: its name in the API
+	many         bool   // the block may be repeated, and is a list in the API
 }
 
 // namespaceSettings are those of a namespace.
@@ -94,8 +101,17 @@ func settingsBlock(ps *problems, body *hclsyntax.Body, path string, s settings) 
 		switch {
 		case !ok:
 			ps.add(b.TypeRange, here, "unknown block"+meant(b.Type, s.known()))
-		case len(b.Labels) > 0:
+		case in.label == "" && len(b.Labels) > 0:
 			ps.add(b.TypeRange, here, "takes no label; write "+b.Type+" { … }")
+		case in.label != "" && len(b.Labels) != 1:
+			ps.add(b.TypeRange, here, "takes one label; write "+b.Type+" \"…\" { … }")
+		case in.many:
+			one := settingsBlock(ps, b.Body, here, in)
+			if in.label != "" {
+				one[in.label] = b.Labels[0]
+			}
+			list, _ := tree[in.name].([]any)
+			tree[in.name] = append(list, one)
 		case tree[in.name] != nil:
 			ps.add(b.TypeRange, here, "is defined twice")
 		default:

@@ -41,7 +41,7 @@ type ACLTokensQuery struct {
 type WriteACLToken struct {
 	Accessor      string // from the path, "" to create one
 	AccessorID    string
-	SecretID      string // must be empty: secrets are made by the servers
+	SecretID      string // of a token that is uploaded; else the servers make it
 	Name          string
 	Type          string
 	Policies      []string
@@ -82,6 +82,7 @@ type Bootstrap struct {
 type ACLPolicyStub struct {
 	Name        string
 	Description string
+	JobACL      *berth.JobACL
 	CreateIndex uint64
 	ModifyIndex uint64
 }
@@ -98,6 +99,7 @@ type WriteACLPolicy struct {
 	Name        string
 	Description string
 	Rules       string // HCL or JSON
+	JobACL      *berth.JobACL
 	Write
 }
 

@@ -1,6 +1,8 @@
 package op
 
 import (
+	"slices"
+
 	"berth"
 	"berth/internal/acl"
 )
@@ -92,6 +94,41 @@ type AllocatedTask struct {
 	Memory   AllocatedMemory
 	Networks []berth.NetworkResource
 	Devices  []AllocatedDevice `json:",omitempty"`
+}
+
+// Ports returns the ports that the task asked for itself, static ones included.
+func (t *AllocatedTask) Ports() (out []berth.PortMapping) {
+	if t == nil {
+		return nil
+	}
+	for i := range t.Networks {
+		nw := &t.Networks[i]
+		for _, p := range slices.Concat(nw.ReservedPorts, nw.DynamicPorts) {
+			m := berth.PortMapping{Label: p.Label, Value: p.Value, To: p.To, HostIP: nw.IP}
+			if m.To < 0 {
+				m.To = m.Value
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// PortsOf returns the ports that a task can name by their label: its own, and
+// those of the group unless its own have the label. task is "" for the group.
+func (r *AllocatedResources) PortsOf(task string) (out []berth.PortMapping) {
+	if r == nil {
+		return nil
+	}
+	if task != "" {
+		out = r.Tasks[task].Ports()
+	}
+	for _, m := range r.Shared.Ports {
+		if !slices.ContainsFunc(out, func(own berth.PortMapping) bool { return own.Label == m.Label }) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // AllocatedDevice is the devices granted for one request, all from one group of

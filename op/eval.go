@@ -30,6 +30,7 @@ type Eval struct {
 	PreviousEval         berth.EvalID
 	BlockedEval          berth.EvalID
 	SupersededBy         berth.EvalID                  // for a canceled one: the newer evaluation that does its work
+	QuotaLimitReached    string                        // the quota that left no room, "" if none did
 	FailedTGAllocs       map[string]*berth.AllocMetric // by group: why something could not be placed
 	ClassEligibility     map[string]bool
 	EscapedComputedClass bool

@@ -65,20 +65,21 @@ type Explanation struct {
 
 // The verdicts of an explanation.
 const (
-	WhyRuns      = "runs"            // everything the job asks for runs
-	WhyFinished  = "finished"        // a batch job whose instances all completed
-	WhyRoom      = "waits for room"  // something cannot be placed
-	WhyTime      = "waits for time"  // something is due later
-	WhyStop      = "waits for stops" // allocations that are stopping still hold the capacity
-	WhyScheduler = "waits for a scheduler"
-	WhyGaveUp    = "not replaced" // something failed and its policy allows no replacement
-	WhyStopped   = "stopped"
-	WhyPurged    = "purged"
-	WhyBegets    = "begets children" // it runs nothing itself
-	WhyNothing   = "nothing to do"
-	WhyDone      = "done" // the evaluation did everything it had to
-	WhyCanceled  = "canceled"
-	WhyFailed    = "failed"
+	WhyRuns       = "runs"            // everything the job asks for runs
+	WhyFinished   = "finished"        // a batch job whose instances all completed
+	WhyRoom       = "waits for room"  // something cannot be placed
+	WhyTime       = "waits for time"  // something is due later
+	WhyStop       = "waits for stops" // allocations that are stopping still hold the capacity
+	WhyScheduler  = "waits for a scheduler"
+	WhyDeployment = "waits for a deployment" // everything is placed; its health, or a promotion, is awaited
+	WhyGaveUp     = "not replaced"           // something failed and its policy allows no replacement
+	WhyStopped    = "stopped"
+	WhyPurged     = "purged"
+	WhyBegets     = "begets children" // it runs nothing itself
+	WhyNothing    = "nothing to do"
+	WhyDone       = "done" // the evaluation did everything it had to
+	WhyCanceled   = "canceled"
+	WhyFailed     = "failed"
 )
 
 // Wait is an open evaluation and what it waits for.
@@ -93,18 +94,20 @@ type Wait struct {
 
 // GroupExplanation is the state of one group of a job.
 type GroupExplanation struct {
-	Group    string
-	Wanted   int
-	Live     int // running or about to run
-	Finished int
-	GaveUp   int // failed and will not be replaced
-	Later    int // failed and will be replaced later
-	Missing  int // cannot be placed
-	Summary  string
+	Group      string
+	Wanted     int
+	Live       int // running or about to run
+	Restarting int `json:",omitempty"` // of those, how many wait for the delay of the restart policy
+	Finished   int
+	GaveUp     int // failed and will not be replaced
+	Later      int // failed and will be replaced later
+	Missing    int // cannot be placed
+	Summary    string
 
 	// For a group that cannot be placed: what was found on the nodes.
 
-	Nodes     int // ready nodes, which were examined
+	Quota     []string // what the namespace's quota has too little of, with numbers; then nodes are not searched
+	Nodes     int      // ready nodes, which were examined
 	Filtered  int
 	Exhausted int
 	// Conditions counts the nodes that do not meet each condition. A node

@@ -42,6 +42,7 @@ type Info struct {
 	Servers  bool           // only servers may call its RPC
 	Forwards bool           // agents call its RPC to forward requests
 	Agents   bool           // agents serve its RPC and servers call it
+	Any      bool           // over HTTP, PUT and POST do the same as Method
 
 	In, Out reflect.Type
 }
@@ -109,6 +110,9 @@ func servers(i *Info) { i.Servers = true }
 
 // forwards marks an operation that agents call to forward requests.
 func forwards(i *Info) { i.Forwards = true }
+
+// anyMethod marks a GET that may be asked for as a write too.
+func anyMethod(i *Info) { i.Any = true }
 
 // agents marks an operation whose RPC is served by agents.
 func agents(i *Info) { i.Agents = true }

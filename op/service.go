@@ -39,8 +39,8 @@ type DeleteService struct {
 
 // The operations on services.
 var (
-	ListServices  = define[Query, []ServiceList]("service.list", "GET /v1/services", "", acl.ReadJob, acl.QuerySpace)
-	ReadService   = define[ServiceQuery, []berth.ServiceRegistration]("service.read", "GET /v1/service/{ServiceName}", "", acl.ReadJob, acl.QuerySpace)
+	ListServices  = define[Query, []ServiceList]("service.list", "GET /v1/services", "", acl.ReadServices, acl.QuerySpace)
+	ReadService   = define[ServiceQuery, []berth.ServiceRegistration]("service.read", "GET /v1/service/{ServiceName}", "", acl.ReadServices, acl.QuerySpace)
 	RemoveService = define[DeleteService, WriteAnswer]("service.delete", "DELETE /v1/service/{ServiceName}/{ServiceID}", "", acl.SubmitJob, acl.QuerySpace)
 	AllocServices = define[AllocRef, []berth.ServiceRegistration]("alloc.services", "GET /v1/allocation/{AllocID}/services", "", acl.ReadJob, acl.AllocSpace)
 	JobServices   = define[JobServicesQuery, []berth.ServiceRegistration]("job.services", "GET /v1/job/{JobID}/services", "", acl.ReadJob, acl.QuerySpace)

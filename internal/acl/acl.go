@@ -18,6 +18,7 @@ type ACL struct {
 	pools      rules // by node pool
 	volumes    rules // by host volume
 	areas      map[string]grant
+	own        *own // what an identity of a task has besides; nil: nothing
 }
 
 // Everything returns the ACL that allows everything.
@@ -58,6 +59,15 @@ const Any = "*"
 // Place is the name, for [ACL.Allows], of a path of variables in a namespace.
 func Place(namespace, path string) string { return namespace + "\x00" + path }
 
+// place takes apart what Place returns. A namespace alone stands for any path.
+func place(name string) (namespace, path string) {
+	namespace, path, ok := strings.Cut(name, "\x00")
+	if !ok {
+		path = Any
+	}
+	return namespace, path
+}
+
 // Allows reports whether a capability is granted: in the namespace, if it is one
 // of namespaces, in the node pool of that name, if it is one of node pools. A
 // name of [Any], or none for a pool or volume, asks if it is granted for some. AnyToken in a namespace is a
@@ -68,15 +78,12 @@ func (a *ACL) Allows(c Capability, name string) bool {
 		return true
 	case a == nil || c == Node || c == Server: // no token is a node or a server
 		return false
-	case a.management:
+	case a.management || a.own.allows(&a.spaces, c, name):
 		return true
 	case c.Namespaced():
 		return a.spaces.allow(name, c)
 	case c.variables():
-		namespace, path, ok := strings.Cut(name, "\x00")
-		if !ok {
-			path = Any
-		}
+		namespace, path := place(name)
 		return a.spaces.allowVariable(namespace, path, c)
 	}
 	switch area := c.area(); area {
@@ -106,7 +113,7 @@ func (a *ACL) Variable(namespace, path, capability string) bool {
 // SomethingIn reports whether anything is granted in the namespace, so that its
 // name is no secret to the holder.
 func (a *ACL) SomethingIn(namespace string) bool {
-	return a != nil && (a.management || a.spaces.something(namespace))
+	return a != nil && (a.management || a.spaces.something(namespace) || a.own.allows(&a.spaces, AnyToken, namespace))
 }
 
 // grant is what the rules of one label grant together.

@@ -24,6 +24,10 @@ const (
 	ReadFS    Capability = "read-fs"    // in a namespace
 	ScaleJob  Capability = "scale-job"  // in a namespace
 
+	// ReadServices is not in the language of policies: ReadJob includes it, and the
+	// identity of a task has it in its own namespace.
+	ReadServices Capability = "read-services"
+
 	ReadJobScaling      Capability = "read-job-scaling"      // in a namespace
 	ListScalingPolicies Capability = "list-scaling-policies" // in a namespace
 	ReadScalingPolicy   Capability = "read-scaling-policy"   // in a namespace
@@ -73,11 +77,20 @@ var namespaced = func() map[Capability]bool {
 	for _, c := range inNamespaces {
 		m[c] = true
 	}
+	m[ReadServices] = true
 	return m
 }()
 
 // Namespaced reports whether the capability is granted per namespace.
 func (c Capability) Namespaced() bool { return namespaced[c] }
+
+// Granted returns the capability that a policy must have to grant this one.
+func (c Capability) Granted() Capability {
+	if c == ReadServices {
+		return ReadJob
+	}
+	return c
+}
 
 // variables reports whether the capability is granted per path of variables.
 func (c Capability) variables() bool { return strings.HasPrefix(string(c), "variables:") }
@@ -173,7 +186,7 @@ var includes = map[Capability][]Capability{
 		"set-alloc-health-deployment", "delete-service-registration",
 	},
 	DispatchJob:       {ForcePeriodicJob},
-	ReadJob:           {ReadJobScaling},
+	ReadJob:           {ReadJobScaling, ReadServices},
 	AllocLifecycle:    {"gc-allocation", "pause-allocation"},
 	VariablesRead:     {VariablesList},
 	"operator:read":   {"operator:license-read", "operator:keyring-read"},

@@ -110,9 +110,13 @@ func Validate(j *berth.Job) berth.Problems {
 // Warnings returns what a user should know about a valid job.
 func Warnings(j *berth.Job) (out []string) {
 	for _, g := range j.TaskGroups {
-		for _, n := range g.Networks {
-			if n.MBits != 0 {
+		for t, n := range g.AllNetworks() {
+			switch {
+			case n.MBits == 0:
+			case t == nil:
 				out = append(out, fmt.Sprintf("group %q: network.mbits has no effect; bandwidth is not scheduled", g.Name))
+			default:
+				out = append(out, fmt.Sprintf("group %q, task %q: resources.network.mbits has no effect; bandwidth is not scheduled", g.Name, t.Name))
 			}
 		}
 		if g.Count == 0 {

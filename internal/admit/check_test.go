@@ -20,6 +20,31 @@ func validJob(t testing.TB) *berth.Job {
 		"Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}, {"Name": "u", "Driver": "mock_driver"}]}]}`)
 }
 
+// checked returns a service with one check, on a port of the group's network.
+func checked(k berth.ServiceCheck) berth.Service {
+	k.Name, k.PortLabel, k.Interval, k.Timeout, k.OnUpdate = "c", "8080", time.Minute, time.Minute, "ignore"
+	return berth.Service{Name: "web", PortLabel: "8080", AddressMode: "auto", OnUpdate: "ignore", Checks: []berth.ServiceCheck{k}}
+}
+
+// Services that name no provider are in Berth's own registry, and their users
+// are told.
+func TestServicesWithoutAProviderAreOurs(t *testing.T) {
+	j := validJob(t)
+	g := j.TaskGroups[0]
+	g.Services = []berth.Service{{Name: "a"}, {Name: "b", Provider: berth.ServiceNomad}}
+	g.Tasks[1].Services = []berth.Service{{Name: "c"}}
+	want := []string{`group "g": services "a", "c" name no provider, so they are registered with provider = "nomad"; Consul is not supported`}
+	if diff := cmp.Diff(want, CompleteProviders(j)); diff != "" {
+		t.Error(diff)
+	}
+	if g.Services[0].Provider != berth.ServiceNomad || g.Tasks[1].Services[0].Provider != berth.ServiceNomad {
+		t.Errorf("%+v", g)
+	}
+	if again := CompleteProviders(j); again != nil {
+		t.Errorf("told twice: %v", again)
+	}
+}
+
 // Each rule is tested with a job that breaks only that rule.
 func TestValidate(t *testing.T) {
 	long := strings.Repeat("x", 300)
@@ -229,6 +254,70 @@ func TestValidate(t *testing.T) {
 		{"memory_max below memory", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = 299 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got 299`},
 		{"memory_max without bound", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -1 }, ``},
 		{"negative memory_max", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { t.Resources.MemoryMaxMB = -2 }, `job.group[g].task[t].resources.memory_max: must be 300 to 1073741824, got -2`},
+		{"two networks of a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Networks = make([]berth.NetworkResource, 2)
+		}, `job.group[g].task[t].resources.network: at most one network block is allowed, got 2`},
+		{"bridge of a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkBridge}}
+		}, `job.group[g].task[t].resources.network.mode: must be host, got "bridge": for other modes use the network block of the group`},
+		{"ports of a task in a bridge", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Networks = []berth.NetworkResource{{Mode: berth.NetworkBridge}}
+			t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost}}
+		}, `job.group[g].task[t].resources.network: cannot be combined with the group's network of mode bridge, in which its ports would not be reached: use the network block of the group`},
+		{"one label in two tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			for _, t := range g.Tasks {
+				t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost, DynamicPorts: []berth.Port{{Label: "http"}}}}
+			}
+		}, ``},
+		{"one static port in two tasks", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			for i, t := range g.Tasks {
+				t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost, ReservedPorts: []berth.Port{{Label: fmt.Sprint("p", i), Value: 80}}}}
+			}
+		}, `job.group[g].task[u].resources.network.port[p1].static: 80 is also the static port of "p0"`},
+		{"service of the group with the port of a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost, DynamicPorts: []berth.Port{{Label: "own"}}}}
+			g.Services = []berth.Service{{Name: "web", PortLabel: "own", AddressMode: "auto", OnUpdate: "ignore"}}
+		}, `job.group[g].service[web].port: the group's networks have no port "own", only task "t" has: set task to it`},
+		{"service of the task with the port of its task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Resources.Networks = []berth.NetworkResource{{Mode: berth.NetworkHost, DynamicPorts: []berth.Port{{Label: "own"}}}}
+			g.Services = []berth.Service{{Name: "web", PortLabel: "own", AddressMode: "auto", OnUpdate: "ignore", TaskName: "t"}}
+		}, ``},
+		{"actions", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Actions = []berth.Action{{Name: "say-hello", Command: "/bin/echo", Args: []string{"hello"}}, {Name: "b", Command: "x"}}
+		}, ``},
+		{"action twice", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Actions = []berth.Action{{Name: "a", Command: "x"}, {Name: "a", Command: "y"}}
+		}, `job.group[g].task[t].action[a]: is defined twice`},
+		{"action of a bad name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Actions = []berth.Action{{Name: "a b", Command: "x"}}
+		}, `job.group[g].task[t].action[a b].name: must be 1 to 128 letters, digits and hyphens, got "a b"`},
+		{"action without a command", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Actions = []berth.Action{{Name: "a"}}
+		}, `job.group[g].task[t].action[a].command: is missing`},
+		{"script without a command", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "script", TaskName: "t"})}
+		}, `job.group[g].service[web].check[c].command: is missing: a check of type script needs a command`},
+		{"script without a task", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "script", Command: "/bin/true"})}
+		}, `job.group[g].service[web].check[c].task: is missing: a script runs in a task, and the group has 2`},
+		{"script", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "script", Command: "/bin/true", Args: []string{"a"}, TaskName: "u"})}
+		}, ``},
+		{"command of another check", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "tcp", Command: "/bin/true"})}
+		}, `job.group[g].service[web].check[c].command: is only for checks of type script, got type "tcp"`},
+		{"gRPC", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "grpc", GRPCService: "web", GRPCUseTLS: true, TLSSkipVerify: true})}
+		}, ``},
+		{"gRPC with half of TLS", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "grpc", TLSSkipVerify: true})}
+		}, `job.group[g].service[web].check[c].grpc_use_tls: must be true with tls_server_name or tls_skip_verify, got false`},
+		{"service in Consul", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{{Name: "web", AddressMode: "auto", OnUpdate: "ignore", Provider: berth.ServiceConsul}}
+		}, `job.group[g].service[web].provider: "consul" is not supported: must be "nomad"`},
+		{"mesh without a provider", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Services = []berth.Service{{Name: "web", AddressMode: "auto", OnUpdate: "ignore", Connect: map[string]any{"native": true}}}
+		}, `job.group[g].service[web].connect: is only for services in Consul, not with provider = "nomad"`},
 		{"numa", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Resources.CPU, t.Resources.Cores = 0, 2
 			t.Resources.Devices = []berth.RequestedDevice{{Name: "gpu", Count: 1}}
@@ -409,10 +498,14 @@ func TestDriverConfig(t *testing.T) {
 		{"docker", map[string]any{"image": "redis:7", "ports": list("db")}, ""},
 		{"docker", map[string]any{"image": "redis:7", "port": "db"}, "config.port: unknown setting of the driver docker"},
 		{"docker", nil, "config.image: is missing; the driver docker requires it"},
-		{"podman", map[string]any{"image": "redis:7", "port": "db"}, ""},
+		{"podman", map[string]any{"image": "docker://redis:7", "ports": list("db"), "memory_swap": "180m"}, ""},
+		{"podman", map[string]any{"image": "redis:7", "memory_swap": "much"}, `config.memory_swap: must be a size such as 64m, or -1, got "much"`},
+		{"qemu", map[string]any{"image_path": "local/linux.img", "graceful_shutdown": true, "port_map": map[string]any{"ssh": 22}}, ""},
+		{"qemu", map[string]any{"image_path": "local/linux.img", "accelerator": "kvm"}, `config.accelerator: must be tcg: only the accelerator tcg is supported, got "kvm"`},
+		{"firecracker-task-driver", map[string]any{"image": "redis:7", "port": "db"}, ""},
 		{"dockr", nil, ""},
 		{" docker", nil, `driver: must not begin or end with a space, got " docker"`},
-		{"", nil, `driver: is missing: want the name of a driver, such as docker, exec, java, mock_driver or raw_exec`},
+		{"", nil, `driver: is missing: want the name of a driver, such as docker, exec, java, mock_driver, podman, qemu or raw_exec`},
 	}
 	for _, tt := range tests {
 		j := validJob(t)
@@ -472,6 +565,12 @@ var supported = strings.Fields(`
 	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
 	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
+	job.group.task.action.name job.group.task.action.command job.group.task.action.args
+	job.group.task.resources.network.mode
+	job.group.task.resources.network.port.name job.group.task.resources.network.port.static job.group.task.resources.network.port.to
+	job.group.task.resources.network.port.ignore_collision
+	job.group.task.resources.network.reserved_ports.name job.group.task.resources.network.reserved_ports.static job.group.task.resources.network.reserved_ports.to
+	job.group.task.resources.network.reserved_ports.ignore_collision
 	job.group.task.resources.device.name job.group.task.resources.device.count
 	job.group.task.resources.device.constraint.attribute job.group.task.resources.device.constraint.operator job.group.task.resources.device.constraint.value
 	job.group.task.resources.device.affinity.attribute job.group.task.resources.device.affinity.operator job.group.task.resources.device.affinity.value
@@ -498,7 +597,7 @@ var ofServices = strings.Fields(`
 `)
 
 // warned has fields without effect that old files still set. Warnings names them.
-var warned = strings.Fields(`job.group.network.mbits job.group.task.resources.disk job.group.task.resources.iops`)
+var warned = strings.Fields(`job.group.network.mbits job.group.task.resources.network.mbits job.group.task.resources.disk job.group.task.resources.iops`)
 
 // Every field that a job file can set is supported or refused.
 func TestEveryFieldIsSupportedOrRefused(t *testing.T) {

@@ -83,7 +83,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	if g.Migrate != j.Migrate {
 		c.migrate(at+".migrate", j, g.Migrate)
 	}
-	c.networks(at, g.Networks)
+	c.networks(at, g)
 	c.volumes(at, j, g)
 	c.scaling(at+".scaling", j, g)
 	c.groupServices(at, g)

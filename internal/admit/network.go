@@ -31,19 +31,21 @@ func sortPorts(n *berth.NetworkResource) {
 // environment variables.
 var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// networks checks a group's network: its mode and its ports. Two static ports
-// may be equal only on different host networks.
-func (c *checker) networks(at string, networks []berth.NetworkResource) {
-	if len(networks) > 1 {
-		c.addf(at+".network", "at most one network block is allowed, got %d", len(networks))
+// portSpace is a port of a host network.
+type portSpace struct {
+	network string
+	port    int
+}
+
+// networks checks a group's network and those that its tasks ask for. Two static
+// ports may be equal only on different host networks.
+func (c *checker) networks(at string, g *berth.TaskGroup) {
+	if n := len(g.Networks); n > 1 {
+		c.addf(at+".network", "at most one network block is allowed, got %d", n)
 	}
-	type space struct { // a port of a host network
-		network string
-		port    int
-	}
-	seen, taken := map[string]bool{}, map[space]string{}
-	for i := range networks {
-		n := &networks[i]
+	taken, seen, count := map[portSpace]string{}, map[string]bool{}, 0
+	for i := range g.Networks {
+		n := &g.Networks[i]
 		if name, isCNI := strings.CutPrefix(n.Mode, berth.NetworkCNI); isCNI {
 			if !portLabel.MatchString(strings.ReplaceAll(name, ".", "-")) {
 				c.addf(at+".network.mode", "must be cni/ and the name of a network, got %q", berth.Clip(n.Mode, 64))
@@ -52,34 +54,72 @@ func (c *checker) networks(at string, networks []berth.NetworkResource) {
 			c.oneOf(at+".network.mode", n.Mode, berth.NetworkHost, berth.NetworkBridge, berth.NetworkNone, berth.NetworkCNI+"…")
 		}
 		c.groupNetwork(at+".network", n)
-		// Labels name ports whether static or dynamic, and in any case,
-		// since they become environment variables.
-		ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
-		if !c.atMost(at+".network.port", portsLimit, len(ports), "ports") {
-			continue
+		c.ports(at+".network", n, seen, taken, &count)
+	}
+	for _, t := range g.Tasks {
+		tat := fmt.Sprintf("%s.task[%s].resources.network", at, berth.Clip(t.Name, 64))
+		c.taskNetwork(tat, g, t.Resources.Networks)
+		seen := map[string]bool{} // each task has labels of its own
+		for i := range t.Resources.Networks {
+			c.ports(tat, &t.Resources.Networks[i], seen, taken, &count)
 		}
-		for _, p := range ports {
-			pat := fmt.Sprintf("%s.network.port[%s]", at, berth.Clip(p.Label, 64))
-			if !portLabel.MatchString(p.Label) {
-				c.addf(pat, "the label must be 1 to 64 letters, digits, - or _")
+	}
+}
+
+// ports checks the ports of one network block. seen are labels in lower case,
+// taken the static ports so far, each with its label, and count how many ports
+// the group has so far.
+func (c *checker) ports(at string, n *berth.NetworkResource, seen map[string]bool, taken map[portSpace]string, count *int) {
+	// Labels name ports whether static or dynamic, and in any case, since they
+	// become environment variables.
+	ports := slices.Concat(n.ReservedPorts, n.DynamicPorts)
+	*count += len(ports)
+	if !c.atMost(at+".port", portsLimit, *count, "ports") {
+		return
+	}
+	for _, p := range ports {
+		pat := fmt.Sprintf("%s.port[%s]", at, berth.Clip(p.Label, 64))
+		if !portLabel.MatchString(p.Label) {
+			c.addf(pat, "the label must be 1 to 64 letters, digits, - or _")
+		}
+		if seen[strings.ToLower(p.Label)] {
+			c.addf(pat, "is defined twice")
+		}
+		seen[strings.ToLower(p.Label)] = true
+		if p.Value != 0 {
+			c.between(pat+".static", int64(p.Value), 1, berth.MaxPort)
+			on := portSpace{p.Network(), p.Value}
+			if other := taken[on]; other != "" {
+				c.addf(pat+".static", "%d is also the static port of %q", p.Value, other)
 			}
-			if seen[strings.ToLower(p.Label)] {
-				c.addf(pat, "is defined twice")
-			}
-			seen[strings.ToLower(p.Label)] = true
-			if p.Value != 0 {
-				c.between(pat+".static", int64(p.Value), 1, berth.MaxPort)
-				at := space{p.Network(), p.Value}
-				if other := taken[at]; other != "" {
-					c.addf(pat+".static", "%d is also the static port of %q", p.Value, other)
-				}
-				taken[at] = p.Label
-			}
-			c.line(pat+".host_network", p.HostNetwork, berth.MaxNameLen)
-			if p.IgnoreCollision && (p.Value == 0 || n.Mode != berth.NetworkHost) {
-				c.addf(pat+".ignore_collision", "is only for static ports in mode host")
-			}
-			c.between(pat+".to", int64(p.To), -1, berth.MaxPort)
+			taken[on] = p.Label
+		}
+		c.line(pat+".host_network", p.HostNetwork, berth.MaxNameLen)
+		if p.IgnoreCollision && (p.Value == 0 || n.Mode != berth.NetworkHost) {
+			c.addf(pat+".ignore_collision", "is only for static ports in mode host")
+		}
+		c.between(pat+".to", int64(p.To), -1, berth.MaxPort)
+	}
+}
+
+// inGroup is what to do about a network that a task cannot have.
+const inGroup = "use the network block of the group"
+
+// taskNetwork checks the networks in the resources of a task, the form that job
+// files had before groups had networks. Such a task is on the host's network.
+func (c *checker) taskNetwork(at string, g *berth.TaskGroup, networks []berth.NetworkResource) {
+	if len(networks) > 1 {
+		c.addf(at, "at most one network block is allowed, got %d", len(networks))
+	}
+	for i := range networks {
+		if m := networks[i].Mode; m != "" && m != berth.NetworkHost {
+			c.addf(at+".mode", "must be host, got %q: for other modes %s", berth.Clip(m, 64), inGroup)
+		}
+		refuseUnsupported(c, at, unsupportedInTaskNetwork, &networks[i])
+	}
+	for i := range g.Networks {
+		if m := g.Networks[i].Mode; len(networks) > 0 && m != "" && m != berth.NetworkHost {
+			c.addf(at, "cannot be combined with the group's network of mode %s, in which its ports would not be reached: %s", m, inGroup)
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	MaxServiceTagLen  = 255
 	maxCheckBody      = 64 << 10  // bytes of the request
 	maxCheckHeaders   = 100       // per check
+	maxGRPCService    = 1024      // bytes of the name of a service of gRPC
 	maxThreshold      = 1_000_000 // results in a row before a check changes
 	minCheckPeriod    = time.Second
 	defaultGrace      = time.Second
@@ -109,16 +110,10 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 		c.addf(at, "is defined twice for the same task with the port %q", berth.Clip(s.PortLabel, 64))
 	}
 	seen[id] = true
-	switch s.Provider {
-	case berth.ServiceNomad:
-	case "":
-		c.addf(at+".provider", "is missing, which means consul, which is not supported: set provider = %q", berth.ServiceNomad)
-	default:
-		c.addf(at+".provider", "%q is not supported: must be %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
-	}
-	// What only services in Consul have follows from the provider.
-	if s.Provider == berth.ServiceNomad {
+	if native(s) {
 		c.consulOnly(at, s)
+	} else { // what only services in Consul have follows from the provider
+		c.addf(at+".provider", "%q is not supported: must be %q", berth.Clip(s.Provider, 64), berth.ServiceNomad)
 	}
 	c.oneOf(at+".on_update", s.OnUpdate, onUpdates...)
 	c.atMost(at+".tags", tagsLimit, len(s.Tags), "tags")
@@ -129,7 +124,7 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	c.strings(at+".meta", s.Meta)
 	c.strings(at+".canary_meta", s.CanaryMeta)
 	c.address(at, g, s)
-	c.port(at+".port", g, s.PortLabel, 0) // 0 announces a service without a port
+	c.port(at+".port", g, s.TaskName, s.PortLabel, 0) // 0 announces a service without a port
 	c.ofTask(at+".task", g, t, s.TaskName)
 	if !c.atMost(at+".check", checksLimit, len(s.Checks), "checks") {
 		return
@@ -141,6 +136,37 @@ func (c *checker) service(at string, g *berth.TaskGroup, t *berth.Task, s *berth
 	if s.CheckRestart != nil && len(s.Checks) == 0 {
 		c.checkRestart(at+".check_restart", s.CheckRestart)
 	}
+}
+
+// native reports whether a service is in Berth's own registry. One that names no
+// provider is: agents with Consul do not exist.
+func native(s *berth.Service) bool { return s.Provider == "" || s.Provider == berth.ServiceNomad }
+
+// CompleteProviders sets the provider of services that name none, and returns
+// what users should know about it, one line for each group.
+func CompleteProviders(j *berth.Job) (warnings []string) {
+	for _, g := range j.TaskGroups {
+		var names []string
+		complete := func(list []berth.Service) {
+			for i := range list {
+				if s := &list[i]; s.Provider == "" {
+					s.Provider = berth.ServiceNomad
+					names = append(names, strconv.Quote(berth.Clip(s.Name, 64)))
+				}
+			}
+		}
+		complete(g.Services)
+		for _, t := range g.Tasks {
+			complete(t.Services)
+		}
+		switch n := len(names); {
+		case n == 1:
+			warnings = append(warnings, fmt.Sprintf("group %q: service %s names no provider, so it is registered with provider = %q; Consul is not supported", g.Name, names[0], berth.ServiceNomad))
+		case n > 1:
+			warnings = append(warnings, fmt.Sprintf("group %q: services %s name no provider, so they are registered with provider = %q; Consul is not supported", g.Name, berth.Clip(strings.Join(names, ", "), 256), berth.ServiceNomad))
+		}
+	}
+	return warnings
 }
 
 // consulOnly refuses fields that only services in Consul have.
@@ -187,9 +213,9 @@ func (c *checker) addressMode(at string, g *berth.TaskGroup, mode string) {
 	c.addf(at, "must be auto or host, because the group has no network of its own (mode bridge or cni/…), got %s", mode)
 }
 
-// port checks a port: a number, or the label of one of the group's ports. One
-// with references is complete only on the node.
-func (c *checker) port(at string, g *berth.TaskGroup, label string, lowest int64) {
+// port checks a port: a number, or the label of a port of the group or of the
+// task that it is about. One with references is complete only on the node.
+func (c *checker) port(at string, g *berth.TaskGroup, task, label string, lowest int64) {
 	if label == "" || strings.Contains(label, "${") {
 		return
 	}
@@ -197,21 +223,22 @@ func (c *checker) port(at string, g *berth.TaskGroup, label string, lowest int64
 		c.between(at, int64(n), lowest, berth.MaxPort)
 		return
 	}
-	if !hasPort(g, label) {
-		c.addf(at, "the group's networks have no port %q", berth.Clip(label, 64))
+	other := ""
+	for t, n := range g.AllNetworks() {
+		is := func(p berth.Port) bool { return p.Label == label }
+		switch {
+		case !slices.ContainsFunc(n.ReservedPorts, is) && !slices.ContainsFunc(n.DynamicPorts, is):
+		case t == nil || t.Name == task:
+			return
+		default:
+			other = t.Name
+		}
 	}
-}
-
-// hasPort reports whether the group has a port of that label. Networks of its
-// tasks count: they are refused as such.
-func hasPort(g *berth.TaskGroup, label string) bool {
-	is := func(p berth.Port) bool { return p.Label == label }
-	has := func(n berth.NetworkResource) bool {
-		return slices.ContainsFunc(n.ReservedPorts, is) || slices.ContainsFunc(n.DynamicPorts, is)
+	if other != "" {
+		c.addf(at, "the group's networks have no port %q, only task %q has: set task to it", berth.Clip(label, 64), berth.Clip(other, 64))
+		return
 	}
-	return slices.ContainsFunc(g.Networks, has) || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool {
-		return slices.ContainsFunc(t.Resources.Networks, has)
-	})
+	c.addf(at, "the group's networks have no port %q", berth.Clip(label, 64))
 }
 
 // ofTask checks the task that a service or a check refers to.

@@ -15,14 +15,19 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, s *berth.S
 	case berth.CheckHTTP:
 		c.httpCheck(at, k)
 	case berth.CheckTCP: // it only connects; as in Nomad, the fields of a request have no effect
+	case berth.CheckGRPC:
+		c.grpcCheck(at, k)
+	case berth.CheckScript:
+		c.scriptCheck(at, g, k)
 	default:
-		if s.Provider != berth.ServiceNomad {
+		if !native(s) {
 			return
 		}
 		c.checkType(at+".type", k.Type)
 	}
-	if s.Provider == berth.ServiceNomad {
+	if native(s) {
 		c.consulOnlyCheck(at, k)
+		c.foreignFields(at, k)
 	}
 	c.line(at+".name", k.Name, 4*berth.MaxNameLen)
 	// The agent runs the check, so the address must be one that it can
@@ -31,12 +36,13 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, s *berth.S
 		c.addressMode(at+".address_mode", g, k.AddressMode)
 	}
 	switch {
+	case k.Type == berth.CheckScript: // it connects to nothing
 	case k.PortLabel == "":
 		c.addf(at+".port", "is missing: the check or its service must name a port")
 	case k.PortLabel == "0":
 		c.addf(at+".port", "must be a port that the check can reach, got 0")
 	case k.PortLabel != s.PortLabel:
-		c.port(at+".port", g, k.PortLabel, 1)
+		c.port(at+".port", g, k.TaskName, k.PortLabel, 1)
 	}
 	if k.TaskName != s.TaskName {
 		c.ofTask(at+".task", g, t, k.TaskName)
@@ -53,13 +59,16 @@ func (c *checker) check(at string, g *berth.TaskGroup, t *berth.Task, s *berth.S
 	}
 }
 
+// checkTypes are the types of checks.
+var checkTypes = []string{berth.CheckHTTP, berth.CheckTCP, berth.CheckGRPC, berth.CheckScript}
+
 // checkType notes that a type of check does not exist.
 func (c *checker) checkType(at, name string) {
 	switch name {
 	case "":
-		c.addf(at, "is missing: want %s or %s", berth.CheckHTTP, berth.CheckTCP)
+		c.addf(at, "is missing: want %s", orList(checkTypes))
 	default:
-		c.addf(at, "unknown type %q for provider = %q: want %s or %s", berth.Clip(name, 64), berth.ServiceNomad, berth.CheckHTTP, berth.CheckTCP)
+		c.addf(at, "unknown type %q for provider = %q: want %s", berth.Clip(name, 64), berth.ServiceNomad, orList(checkTypes))
 	}
 }
 
@@ -69,13 +78,52 @@ func (c *checker) consulOnlyCheck(at string, k *berth.ServiceCheck) {
 		name    string
 		present bool
 	}{
-		{"advertise", k.Advertise != ""}, {"args", len(k.Args) > 0}, {"command", k.Command != ""}, {"expose", k.Expose},
-		{"failures_before_warning", k.FailuresBeforeWarning != 0}, {"grpc_service", k.GRPCService != ""}, {"grpc_use_tls", k.GRPCUseTLS},
+		{"advertise", k.Advertise != ""}, {"expose", k.Expose}, {"failures_before_warning", k.FailuresBeforeWarning != 0},
 		{"initial_status", k.InitialStatus != ""}, {"notes", k.Notes != ""},
 	} {
 		if f.present {
 			c.addf(at+"."+f.name, "is only for checks in Consul, not with provider = %q", berth.ServiceNomad)
 		}
+	}
+}
+
+// foreignFields refuses fields that only checks of another type have.
+func (c *checker) foreignFields(at string, k *berth.ServiceCheck) {
+	for _, f := range []struct {
+		name, of string
+		present  bool
+	}{
+		{"command", berth.CheckScript, k.Command != ""}, {"args", berth.CheckScript, len(k.Args) > 0},
+		{"grpc_service", berth.CheckGRPC, k.GRPCService != ""}, {"grpc_use_tls", berth.CheckGRPC, k.GRPCUseTLS},
+	} {
+		if f.present && k.Type != f.of {
+			c.addf(at+"."+f.name, "is only for checks of type %s, got type %q", f.of, berth.Clip(k.Type, 64))
+		}
+	}
+}
+
+// grpcCheck checks what a gRPC check asks for.
+func (c *checker) grpcCheck(at string, k *berth.ServiceCheck) {
+	c.line(at+".grpc_service", k.GRPCService, maxGRPCService)
+	if !k.GRPCUseTLS && (k.TLSServerName != "" || k.TLSSkipVerify) {
+		c.addf(at+".grpc_use_tls", "must be true with tls_server_name or tls_skip_verify, got false")
+	}
+}
+
+// scriptCheck checks the command of a script check, and that it is clear in
+// which task it runs.
+func (c *checker) scriptCheck(at string, g *berth.TaskGroup, k *berth.ServiceCheck) {
+	if k.Command == "" {
+		c.addf(at+".command", "is missing: a check of type script needs a command")
+	}
+	c.atMost(at+".args", entriesLimit, len(k.Args), "arguments")
+	for _, word := range append([]string{k.Command}, k.Args...) {
+		if strings.ContainsRune(word, 0) {
+			c.addf(at+".command", "must not contain NUL, got %q", berth.Clip(word, 64))
+		}
+	}
+	if k.TaskName == "" && len(g.Tasks) > 1 {
+		c.addf(at+".task", "is missing: a script runs in a task, and the group has %d", len(g.Tasks))
 	}
 }
 

@@ -21,6 +21,9 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 		LogConfig:     &berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},
 	}
 	d.Fill(t, tree, at)
+	for i := range t.Resources.Networks {
+		sortPorts(&t.Resources.Networks[i])
+	}
 	// Policies are stored in one form, whichever the file used.
 	for i := range t.ScalingPolicies {
 		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
@@ -71,6 +74,7 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {
 		c.addf(at+".kill_signal", "unknown signal %q: want %s", berth.Clip(t.KillSignal, 64), orList(signals))
 	}
+	c.actions(at+".action", t)
 	c.taskScaling(at+".scaling", t)
 	c.identities(at, t)
 	c.unsupportedTask(at, t)

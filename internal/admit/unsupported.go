@@ -47,6 +47,21 @@ var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
 	{"ip", func(n *berth.NetworkResource) bool { return n.IP != "" }, ""},
 }
 
+var unsupportedInTaskNetwork = append([]unsupported[*berth.NetworkResource]{
+	{"dns", func(n *berth.NetworkResource) bool { return n.DNS != nil }, inGroup},
+	{"hostname", func(n *berth.NetworkResource) bool { return n.Hostname != "" }, inGroup},
+	{"cni", func(n *berth.NetworkResource) bool { return n.CNI != nil }, inGroup},
+	{"port.host_network", func(n *berth.NetworkResource) bool {
+		return namesHostNetwork(n.ReservedPorts) || namesHostNetwork(n.DynamicPorts)
+	}, inGroup},
+}, unsupportedInNetwork...)
+
+// namesHostNetwork reports whether a port is on another than the default host
+// network.
+func namesHostNetwork(ports []berth.Port) bool {
+	return slices.ContainsFunc(ports, func(p berth.Port) bool { return p.Network() != berth.DefaultHostNetwork })
+}
+
 var unsupportedInTask = []unsupported[*berth.Task]{
 	{"artifact", func(t *berth.Task) bool { return len(t.Artifacts) > 0 }, ""},
 	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
@@ -64,10 +79,8 @@ var unsupportedInTask = []unsupported[*berth.Task]{
 	{"identity.extra_claims", func(t *berth.Task) bool {
 		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return len(w.ExtraClaims) > 0 })
 	}, ""},
-	{"action", func(t *berth.Task) bool { return len(t.Actions) > 0 }, ""},
 	{"schedule", func(t *berth.Task) bool { return t.Schedule != nil }, ""},
 	{"resources.secrets", func(t *berth.Task) bool { return t.Resources.SecretsMB != 0 }, ""},
-	{"resources.network", func(t *berth.Task) bool { return len(t.Resources.Networks) > 0 }, "use the network block of the group"},
 }
 
 // Unsupported returns the keys of a job file that are refused by name, in the
@@ -78,7 +91,8 @@ func Unsupported() []string {
 	out = append(out, keysOf("group", unsupportedInGroup)...)
 	out = append(out, keysOf("group.volume", unsupportedInVolume)...)
 	out = append(out, keysOf("group.network", unsupportedInNetwork)...)
-	return append(out, keysOf("task", unsupportedInTask)...)
+	out = append(out, keysOf("task", unsupportedInTask)...)
+	return append(out, keysOf("task.resources.network", unsupportedInTaskNetwork)...)
 }
 
 // keysOf returns the names of the unsupported fields, with their block.

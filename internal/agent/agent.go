@@ -32,8 +32,10 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/isolated"
+	"berth/internal/agent/driver/podman"
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/fingerprint"
+	"berth/internal/agent/host"
 	"berth/internal/agent/local"
 	"berth/internal/agent/network"
 	"berth/internal/agent/task"
@@ -93,11 +95,14 @@ type Config struct {
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec
 	Java       isolated.Config
+	Qemu       isolated.QemuConfig
 	MockDriver bool     // whether mock_driver may start tasks
 	Drivers    []string // only these drivers may start tasks; nil is all
 	NoDrivers  []string // and not these
-	// Docker is nil in an agent without the driver. Its node and log are set here.
+	// Docker and Podman are nil in an agent without the driver. Their node and log
+	// are set here.
 	Docker *docker.Config
+	Podman *podman.Config
 
 	// StopTasksOnExit ends all tasks when Run ends, as a development agent
 	// does. Otherwise they stay.
@@ -105,9 +110,7 @@ type Config struct {
 	// MaxKillTimeout bounds how long a task may take to end, whatever its job
 	// says; 0 is no bound.
 	MaxKillTimeout time.Duration
-	// MaxDeadAllocs is how many directories of ended allocations are kept for
-	// people to look into; 0 is 50. The oldest go first.
-	MaxDeadAllocs int
+	GC             GC // when directories of ended allocations are removed
 
 	Supervisor []string // command of a supervisor; nil is this executable with the argument supervise
 	Log        *slog.Logger
@@ -139,7 +142,7 @@ func (c *Config) complete() error {
 		return err
 	}
 	c.Region = cmp.Or(c.Region, berth.DefaultRegion)
-	c.MaxDeadAllocs = cmp.Or(c.MaxDeadAllocs, 50)
+	c.GC.complete()
 	switch c.CgroupParent {
 	case "":
 		c.CgroupParent = defaultCgroup
@@ -194,6 +197,12 @@ type Agent struct {
 	execs    running           // commands beside tasks
 	forwards running           // connections to their ports
 
+	meter     *host.Meter   // measures the machine
+	someEnded chan struct{} // has one element when an allocation has ended
+
+	metaTurn sync.Mutex         // one changes the metadata at a time; taken before mu
+	meta     map[string]*string // the changes; see changedMeta
+
 	registered chan struct{} // closed when servers know the node
 	contacted  chan struct{} // closed when one of their answers was acted on
 
@@ -221,6 +230,7 @@ type held struct {
 	removed bool          // on its way out
 	ended   time.Time
 	cleared bool // its directory is gone
+	usage   host.Sampler[alloc.Usages]
 }
 
 // New reads the node's identity, which it makes if need be, and describes the
@@ -235,7 +245,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{
 		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
-		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}),
+		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}), someEnded: make(chan struct{}, 1),
 		drivers: c.drivers(),
 	}
 	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
@@ -246,7 +256,7 @@ func New(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
-	a.addDocker()
+	a.addContainers()
 	if c.Networks.Bridge != "" {
 		c.Networks.StateDir = filepath.Join(c.StateDir, "networks")
 		if a.networks, err = network.New(c.Networks); err != nil {
@@ -254,7 +264,9 @@ func New(c Config) (*Agent, error) {
 		}
 		a.c.Networks = c.Networks
 	}
+	a.loadMeta()
 	a.node = a.describe(context.Background())
+	a.meter = host.New(a.dirs.Path(), speed(a.node))
 	a.serving = a.serve()
 	c.Servers.Attach(a)
 	return a, nil
@@ -264,7 +276,7 @@ func New(c Config) (*Agent, error) {
 func (a *Agent) describe(ctx context.Context) *berth.Node {
 	c := &a.c
 	return fingerprint.Node(ctx, &fingerprint.Config{
-		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: mergedMeta(c.Meta, a.meta),
 		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
@@ -311,7 +323,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -372,6 +384,10 @@ func (a *Agent) run(h *held) {
 		a.mu.Lock()
 		h.ended = time.Now()
 		a.mu.Unlock()
+		select {
+		case a.someEnded <- struct{}{}:
+		default:
+		}
 		a.admitWaiting()
 	})
 }

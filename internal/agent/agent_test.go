@@ -581,7 +581,7 @@ func TestADriverThatChangesIsToldOf(t *testing.T) {
 
 func TestOnlySoManyDeadDirectoriesAreKept(t *testing.T) {
 	w := newWorld(t)
-	w.cfg = func(c *Config) { c.MaxDeadAllocs = 3 }
+	w.cfg = func(c *Config) { c.GC.Most = 3 }
 	synctest.Test(t, func(t *testing.T) {
 		a, end := w.agent(t)
 		pause(time.Second)

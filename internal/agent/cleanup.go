@@ -2,11 +2,10 @@ package agent
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
-	"berth/internal/agent/driver/docker"
+	"golang.org/x/sync/errgroup"
+
 	"berth/internal/agent/supervise"
 	"berth/internal/rest"
 )
@@ -42,51 +41,21 @@ func (a *Agent) endProcesses(id string) {
 // watchContainers removes containers that belong to no task any more, where the
 // agent has containers.
 func (a *Agent) watchContainers(ctx context.Context) error {
-	if d, ok := a.drivers[docker.Name].(*docker.Driver); ok {
-		return d.Watch(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, d := range a.drivers {
+		if w, ok := d.(interface{ Watch(context.Context) error }); ok {
+			g.Go(func() error { return w.Watch(ctx) })
+		}
 	}
-	return nil
+	return g.Wait()
 }
 
-// tidy clears away what has ended: supervisors, and the oldest directories of
-// ended allocations when there are too many.
+// tidy clears away supervisors that have ended.
 func (a *Agent) tidy(ctx context.Context) error {
 	for {
 		if err := rest.For(ctx, 10*time.Second); err != nil {
 			return err
 		}
 		supervise.Reap()
-		for _, id := range a.excess() {
-			if err := a.dirs.RemoveAll(id); err != nil {
-				a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
-			}
-		}
 	}
-}
-
-// excess picks directories to remove, and marks them as gone.
-func (a *Agent) excess() (out []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var dead []string
-	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
-		h := a.allocs[id]
-		done := h.runner == nil
-		if h.runner != nil {
-			select {
-			case <-h.runner.Done():
-				done = h.runner.Ended()
-			default:
-			}
-		}
-		if done && !h.removed && !h.cleared {
-			dead = append(dead, id)
-		}
-	}
-	slices.SortStableFunc(dead, func(x, y string) int { return a.allocs[x].ended.Compare(a.allocs[y].ended) })
-	for len(dead) > a.c.MaxDeadAllocs {
-		a.allocs[dead[0]].cleared = true
-		out, dead = append(out, dead[0]), dead[1:]
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -32,7 +33,11 @@ type Cluster struct {
 	addrs   []string      // in the order to try them
 	session *wire.Session // nil if there is none
 	at      string        // its address
-	closed  bool          // for good
+	due     time.Time     // when the agent may go to another server; see spread
+	retired map[*wire.Session]bool
+	closed  bool // for good
+
+	pick func(n int) int // a random number below n
 }
 
 // answerTime is how long a server may take to answer what does not wait for
@@ -49,7 +54,7 @@ func NewCluster(addrs []string, region string, secure *tls.Config, log *slog.Log
 	handlers := wire.New(wire.Config{Log: log, Region: region})
 	c := &Cluster{
 		seeds: slices.Clone(addrs), log: log, handlers: handlers, addrs: slices.Clone(addrs),
-		dialer: wire.Dialer{Handlers: handlers, TLS: secure},
+		dialer: wire.Dialer{Handlers: handlers, TLS: secure}, retired: map[*wire.Session]bool{}, pick: rand.IntN,
 	}
 	rand.Shuffle(len(c.addrs), func(i, j int) { c.addrs[i], c.addrs[j] = c.addrs[j], c.addrs[i] })
 	return c
@@ -104,6 +109,7 @@ func (c *Cluster) Call(ctx context.Context, method string, in, out any) error {
 			if err = ask(ctx, s, method, in, out); err == nil {
 				if a, ok := out.(*op.NodeAnswer); ok {
 					c.learn(a.Servers)
+					c.spread(time.Now(), int(a.NumNodes))
 				}
 				return nil
 			}
@@ -219,10 +225,13 @@ func (c *Cluster) learn(servers []op.ServerAddr) {
 // Close implements [Servers].
 func (c *Cluster) Close() {
 	c.mu.Lock()
-	s := c.session
+	all := slices.Collect(maps.Keys(c.retired))
+	if c.session != nil {
+		all = append(all, c.session)
+	}
 	c.session, c.closed = nil, true
 	c.mu.Unlock()
-	if s != nil {
+	for _, s := range all {
 		_ = s.Close()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/internal/wire"
 	"berth/op"
 )
@@ -100,5 +101,53 @@ func TestServersThatAreNamedAreLearnt(t *testing.T) {
 	c.Close()
 	if _, err := op.Call(t.Context(), c, op.NodePull, &op.NodeAllocIndexes{}); berth.KindOf(err) != berth.Unavailable {
 		t.Error(err)
+	}
+}
+
+// An agent goes to a random server now and then, so that all have agents again after
+// they were restarted one by one. A call in progress is not cut off.
+func TestAgentsSpreadAmongServers(t *testing.T) {
+	one, two := newServer(t), newServer(t)
+	c := NewCluster([]string{one.addr}, "", nil, quiet)
+	defer c.Close()
+	c.pick = func(n int) int { return n - 1 }
+	beat := func() {
+		t.Helper()
+		if _, err := op.Call(t.Context(), c, op.NodeBeat, &op.BeatNode{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat()
+	first, due := c.session, c.due
+	if stay := time.Until(due); stay > stayMost*3/2 || stay < stayMost/2 {
+		t.Errorf("the agent stays for %v", stay)
+	}
+	servers := []op.ServerAddr{{RPCAdvertiseAddr: two.addr}}
+	c.learn(servers)
+	c.spread(due.Add(-time.Second), 3)
+	if c.due != due {
+		t.Error("the agent does not wait until it may go")
+	}
+	two.stop() // it stays if the other cannot be reached
+	c.move(first, two.addr)
+	if beat(); c.session != first {
+		t.Error("the agent has left a server that answers")
+	}
+	three := newServer(t)
+	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: three.addr}})
+	c.spread(c.due, 3)
+	eventually.True(t, "the agent is with the other server", func() bool {
+		beat()
+		return three.calls.Load() > 0
+	})
+	c.mu.Lock()
+	retired := c.retired[first]
+	c.mu.Unlock()
+	if !retired {
+		t.Error("the first session was cut off")
+	}
+	// In a large cluster agents go more rarely: no more than so many in a second.
+	if stay := c.stay(100_000); stay < 100_000*time.Second/movesMost/2 {
+		t.Errorf("of 100,000 agents, one stays for %v", stay)
 	}
 }

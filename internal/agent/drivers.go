@@ -7,6 +7,7 @@ import (
 	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/isolated"
 	"berth/internal/agent/driver/mock"
+	"berth/internal/agent/driver/podman"
 	"berth/internal/agent/driver/raw"
 )
 
@@ -14,7 +15,7 @@ import (
 // are there, too: what runs must be watched and stopped.
 func (c *Config) drivers() map[string]driver.Driver {
 	out := map[string]driver.Driver{}
-	for _, d := range []driver.Driver{raw.New(c.RawExec), isolated.Exec(c.Exec), isolated.Java(c.Java), mock.New(c.MockDriver)} {
+	for _, d := range []driver.Driver{raw.New(c.RawExec), isolated.Exec(c.Exec), isolated.Java(c.Java), isolated.NewQemu(c.Qemu), mock.New(c.MockDriver)} {
 		out[d.Name()] = c.allow(d)
 	}
 	return out
@@ -29,12 +30,17 @@ func (c *Config) allow(d driver.Driver) driver.Driver {
 	return d
 }
 
-// addDocker adds the driver docker, which knows its containers by the node.
-func (a *Agent) addDocker() {
-	if a.c.Docker == nil {
-		return
+// addContainers adds the drivers docker and podman, which know their containers
+// by the node.
+func (a *Agent) addContainers() {
+	if a.c.Docker != nil {
+		conf := *a.c.Docker
+		conf.Node, conf.Log, conf.Runs = a.id.String(), a.log, a.runs
+		a.drivers[docker.Name] = a.c.allow(docker.New(conf))
 	}
-	conf := *a.c.Docker
-	conf.Node, conf.Log = a.id.String(), a.log
-	a.drivers[docker.Name] = a.c.allow(docker.New(conf))
+	if a.c.Podman != nil {
+		conf := *a.c.Podman
+		conf.Engine.Node, conf.Engine.Log, conf.Engine.Runs = a.id.String(), a.log, a.runs
+		a.drivers[podman.Name] = a.c.allow(podman.New(conf))
+	}
 }

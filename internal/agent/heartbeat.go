@@ -196,7 +196,12 @@ func (a *Agent) checkDrivers(ctx context.Context) {
 		maps.Copy(n.Attributes, d.Attributes)
 	}
 	n.Drivers = drivers
-	a.node = &n
+	a.renode(&n)
+}
+
+// renode has the node registered again as another. The caller holds mu.
+func (a *Agent) renode(n *berth.Node) {
+	a.node = n
 	close(a.change)
 	a.change = make(chan struct{})
 }

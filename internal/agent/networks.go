@@ -2,9 +2,13 @@ package agent
 
 import (
 	"context"
+	"time"
 
+	"berth"
 	"berth/internal/agent/alloc"
+	"berth/internal/agent/driver"
 	"berth/internal/agent/network"
+	"berth/internal/rest"
 )
 
 // Networks of groups: what this machine can do for them, and what is left of
@@ -48,10 +52,51 @@ func (a *Agent) sweepNetworks() {
 		if known {
 			continue
 		}
-		a.wait.Go(func() {
-			if err := a.networks.Remove(a.lives, id, nil); err != nil {
-				a.log.Warn("the network of an allocation that is gone cannot be removed", "alloc", id, "error", err)
-			}
-		})
+		a.wait.Go(func() { a.removeNetwork(id) })
+	}
+}
+
+// networkRest is how long the agent rests before it tries again to remove a
+// network.
+const networkRest = 15 * time.Second
+
+// removeNetwork removes the network of an allocation that is gone, and tries
+// until it can: the engine that made the namespace may be away.
+func (a *Agent) removeNetwork(id string) {
+	for first := true; ; first = false {
+		name, err := a.networks.Maker(id)
+		var maker network.Namespacer // stays nil if no driver made it
+		if name != "" {
+			maker, _ = driver.As[network.Namespacer](a.drivers[name])
+		}
+		if name != "" && maker == nil {
+			err = berth.Errorf(berth.Invalid, "the driver %q, which made it, is not one of this agent's", name)
+		}
+		if err == nil {
+			err = a.networks.Remove(a.lives, id, maker)
+		}
+		if err == nil || a.lives.Err() != nil {
+			return
+		}
+		if first {
+			a.log.Warn("the network of an allocation that is gone cannot be removed yet", "alloc", id, "error", err)
+		}
+		if rest.For(a.lives, networkRest) != nil {
+			return
+		}
+	}
+}
+
+// runs reports whether the agent has an allocation that has not ended yet.
+func (a *Agent) runs(id string) bool {
+	_, r, err := a.find(id)
+	if err != nil || r == nil {
+		return false
+	}
+	select {
+	case <-r.Done():
+		return false
+	default:
+		return true
 	}
 }

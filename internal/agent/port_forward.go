@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,14 +86,12 @@ func portAddress(al *op.Alloc, port string) (string, error) {
 		}
 		names = append(names, p.Label+" ("+strconv.Itoa(p.Value)+")")
 	}
-	for _, t := range al.AllocatedResources.Tasks {
-		for _, n := range t.Networks {
-			for _, p := range append(n.ReservedPorts[:len(n.ReservedPorts):len(n.ReservedPorts)], n.DynamicPorts...) {
-				if p.Label == port || number != 0 && (p.Value == number || p.To == number) {
-					return net.JoinHostPort(reachable(n.IP), strconv.Itoa(p.Value)), nil
-				}
-				names = append(names, p.Label+" ("+strconv.Itoa(p.Value)+")")
+	for _, name := range slices.Sorted(maps.Keys(al.AllocatedResources.Tasks)) {
+		for _, p := range al.AllocatedResources.Tasks[name].Ports() {
+			if p.Label == port || number != 0 && (p.Value == number || p.To == number) {
+				return net.JoinHostPort(reachable(p.HostIP), strconv.Itoa(p.Value)), nil
 			}
+			names = append(names, p.Label+" ("+strconv.Itoa(p.Value)+")")
 		}
 	}
 	if len(names) == 0 {

@@ -54,6 +54,9 @@ func onOpen[In, Out any](s *serving, o op.Op[In, Out], f func(context.Context, *
 func (a *Agent) serve() *serving {
 	s := &serving{calls: map[string]func(context.Context, any) (any, error){}, opens: map[string]func(context.Context, any, op.Incoming) error{}}
 	a.serveFiles(s)
+	a.serveHost(s)
+	a.serveCollect(s)
+	a.serveMeta(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

@@ -21,6 +21,8 @@ func (s *Server) access() {
 	write(s, op.CreateACLToken, s.writeToken)
 	write(s, op.UpdateACLToken, s.writeToken)
 	write(s, op.RemoveACLToken, removeToken)
+	write(s, op.MakeOneTimeToken, s.makeOneTime)
+	write(s, op.ExchangeOneTimeToken, s.exchangeOneTime)
 	readList(s, op.ListACLPolicies, listPolicyNames)
 	read(s, op.ReadACLPolicy, readACLPolicy)
 	read(s, op.ReadOwnPolicies, readOwnPolicies)
@@ -137,6 +139,9 @@ func readToken(r *Read, in *op.ACLTokenRef) (op.ACLToken, error) {
 func readOwnToken(r *Read, _ *op.Query) (op.ACLToken, error) {
 	r.Table(state.ACLTokens)
 	t := r.self()
+	if w := r.workload(); w != nil {
+		return op.ACLToken{AccessorID: w.alloc.String(), Name: w.name, Type: berth.TokenClient, Policies: w.policies}, nil
+	}
 	if t == nil {
 		return op.ACLToken{
 			AccessorID: "anonymous", Name: "Anonymous Token", Type: berth.TokenClient, Policies: []string{berth.AnonymousPolicy},
@@ -164,34 +169,59 @@ func (s *Server) writeToken(w *Write, in *op.WriteACLToken) (ch Change[op.ACLTok
 		t.Roles = append(t.Roles, role.ID)
 	}
 	secret := ""
-	if in.Accessor != "" {
-		old := w.ACLToken(in.Accessor)
-		switch {
-		case in.AccessorID != "" && in.AccessorID != in.Accessor:
-			return ch, berth.Errorf(berth.Invalid, "AccessorID: %q in the body differs from %q in the path", berth.Clip(in.AccessorID, 64), berth.Clip(in.Accessor, 64))
-		case old == nil:
-			return ch, berth.Errorf(berth.NotFound, "ACL token not found: %s", berth.Clip(in.Accessor, 64))
-		case old.Type != in.Type && in.Type != "":
-			return ch, berth.Errorf(berth.Invalid, "Type: a token of type %s stays one", old.Type)
-		}
+	old := w.ACLToken(in.Accessor)
+	switch {
+	case in.Accessor != "" && in.AccessorID != "" && in.AccessorID != in.Accessor:
+		return ch, berth.Errorf(berth.Invalid, "AccessorID: %q in the body differs from %q in the path", berth.Clip(in.AccessorID, 64), berth.Clip(in.Accessor, 64))
+	case in.Accessor == "" && (in.AccessorID != "" || in.SecretID != ""):
+		return ch, berth.Errorf(berth.Invalid, "AccessorID and SecretID must be empty: the servers choose them, unless the path names the AccessorID")
+	case old != nil && old.Type != in.Type && in.Type != "":
+		return ch, berth.Errorf(berth.Invalid, "Type: a token of type %s stays one", old.Type)
+	case old != nil && in.SecretID != "" && sha256.Sum256([]byte(in.SecretID)) != old.SecretHash:
+		return ch, berth.Errorf(berth.Conflict, "SecretID: the secret of a token cannot be changed")
+	case old != nil:
 		t.AccessorID, t.SecretHash, t.Type = old.AccessorID, old.SecretHash, old.Type
-	} else {
-		if in.AccessorID != "" || in.SecretID != "" {
-			return ch, berth.Errorf(berth.Invalid, "AccessorID and SecretID must be empty: the servers choose them")
+	default:
+		if secret, err = s.newToken(w, in, t); err != nil {
+			return ch, err
 		}
-		if in.ExpirationTTL != 0 {
-			if low, high := s.tokenTTL(); in.ExpirationTTL < low || in.ExpirationTTL > high {
-				return ch, berth.Errorf(berth.Invalid, "ExpirationTTL: must be from %v to %v, got %v", low, high, in.ExpirationTTL)
-			}
-			t.ExpirationTime = w.Now.Add(in.ExpirationTTL).UnixNano()
-		}
-		secret = w.secret()
-		t.AccessorID, t.SecretHash = w.uuid(), sha256.Sum256([]byte(secret))
 	}
 	if err := t.Validate(); err != nil {
 		return ch, err
 	}
 	return propose(&state.UpsertACLTokens{Tokens: []*berth.ACLToken{t}}, func(o *Outcome) op.ACLToken { return created(o, t.AccessorID, secret) }), nil
+}
+
+// newToken fills in the IDs and times of a token that is to be made, and returns
+// its secret. A caller that names an accessor ID uploads the token: it brings the
+// secret as well.
+func (s *Server) newToken(w *Write, in *op.WriteACLToken, t *berth.ACLToken) (secret string, err error) {
+	if in.ExpirationTTL != 0 {
+		if low, high := s.tokenTTL(); in.ExpirationTTL < low || in.ExpirationTTL > high {
+			return "", berth.Errorf(berth.Invalid, "ExpirationTTL: must be from %v to %v, got %v", low, high, in.ExpirationTTL)
+		}
+		t.ExpirationTime = w.Now.Add(in.ExpirationTTL).UnixNano()
+	}
+	if in.Accessor == "" {
+		secret = w.secret()
+		t.AccessorID, t.SecretHash = w.uuid(), sha256.Sum256([]byte(secret))
+		return secret, nil
+	}
+	if in.SecretID == "" {
+		return "", berth.Errorf(berth.NotFound, "ACL token not found: %s", berth.Clip(in.Accessor, 64))
+	}
+	var ps berth.Problems
+	if _, err := berth.ParseID[berth.ACLToken](in.Accessor); err != nil {
+		ps.Addf("AccessorID", "must be a UUID, got %q", berth.Clip(in.Accessor, 64))
+	}
+	if _, err := berth.ParseID[berth.ACLToken](in.SecretID); err != nil {
+		ps.Addf("SecretID", "must be a UUID")
+	}
+	if in.Type == berth.TokenManagement {
+		ps.Addf("Type", "a token with IDs of the caller's choice must be of type client")
+	}
+	t.AccessorID, t.SecretHash = in.Accessor, sha256.Sum256([]byte(in.SecretID))
+	return in.SecretID, ps.Err()
 }
 
 // tokenTTL returns the bounds of how long tokens that expire are valid.
@@ -218,6 +248,9 @@ func (r *Read) holds() (names []string, all bool) {
 		return nil, true
 	}
 	t := r.self()
+	if w := r.workload(); w != nil {
+		return w.policies, false
+	}
 	if t == nil {
 		return []string{berth.AnonymousPolicy}, false
 	}
@@ -234,7 +267,7 @@ func (r *Read) holds() (names []string, all bool) {
 
 // policyStub shows a policy in a list.
 func policyStub(p *berth.ACLPolicy) op.ACLPolicyStub {
-	return op.ACLPolicyStub{Name: p.Name, Description: p.Description, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
+	return op.ACLPolicyStub{Name: p.Name, Description: p.Description, JobACL: p.JobACL, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
 }
 
 // onACL makes the answer change with tokens, policies and roles.
@@ -285,7 +318,7 @@ func writeACLPolicy(_ *Write, in *op.WriteACLPolicy) (ch Change[op.WriteAnswer],
 	if in.Name != "" && in.Name != in.PolicyName {
 		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(in.Name, 64), berth.Clip(in.PolicyName, 64))
 	}
-	p := &berth.ACLPolicy{Name: in.PolicyName, Description: in.Description, Rules: in.Rules}
+	p := &berth.ACLPolicy{Name: in.PolicyName, Description: in.Description, Rules: in.Rules, JobACL: in.JobACL}
 	if err := p.Validate(); err != nil {
 		return ch, err
 	}

@@ -28,6 +28,7 @@ func (s *Server) allocs() {
 	s.logs()
 	s.files()
 	s.execs()
+	s.actions()
 	write(s, op.HaltAlloc, stopAlloc)
 	effect(s, op.RestartTask, s.restartAlloc)
 	effect(s, op.SignalTask, s.signalAlloc)
@@ -66,13 +67,11 @@ func (r *Read) alloc(id string, need acl.Capability) (*berth.Alloc, error) {
 		return nil, err
 	}
 	a := r.Alloc(full)
+	absent := r.absent(need, "alloc not found: %s", id)
 	if a == nil {
-		if err := r.may(need, r.Space()); err != nil {
-			return nil, err
-		}
-		return nil, berth.Errorf(berth.NotFound, "alloc not found: %s", id)
+		return nil, absent()
 	}
-	return a, r.may(need, a.Job.Namespace)
+	return a, mayOf(r.may, need, a.Job.Namespace, absent)
 }
 
 // readAlloc returns one allocation in full, by its complete ID.

@@ -32,26 +32,34 @@ func allocated(a *berth.Alloc, n *berth.Node) *op.AllocatedResources {
 				task.Devices = append(task.Devices, op.AllocatedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: d.IDs})
 			}
 		}
+		for i := range t.Resources.Networks {
+			task.Networks = append(task.Networks, grantedNetwork(&t.Resources.Networks[i], a.TaskPortMappings(n, t), n))
+		}
 		out.Tasks[t.Name] = task
 	}
 	out.Shared.DiskMB = a.Group.Ask().DiskMB
 	out.Shared.Ports = a.PortMappings(n)
-	// The job's networks are shown with the values that dynamic ports got. The
-	// list of ports is copied first: it belongs to the stored job.
 	for i := range a.Group.Networks {
-		nw := a.Group.Networks[i]
-		nw.IP = n.AddressOn(berth.DefaultHostNetwork)
-		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
-		for k := range nw.DynamicPorts {
-			for _, m := range out.Shared.Ports {
-				if m.Label == nw.DynamicPorts[k].Label {
-					nw.DynamicPorts[k].Value = m.Value
-				}
-			}
-		}
-		out.Shared.Networks = append(out.Shared.Networks, nw)
+		out.Shared.Networks = append(out.Shared.Networks, grantedNetwork(&a.Group.Networks[i], out.Shared.Ports, n))
 	}
 	return out
+}
+
+// grantedNetwork returns a network of the job with the node's address and the
+// values that dynamic ports got. The list of ports is copied: it belongs to the
+// stored job.
+func grantedNetwork(asked *berth.NetworkResource, given []berth.PortMapping, n *berth.Node) berth.NetworkResource {
+	nw := *asked
+	nw.IP = n.AddressOn(berth.DefaultHostNetwork)
+	nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
+	for k := range nw.DynamicPorts {
+		for _, m := range given {
+			if m.Label == nw.DynamicPorts[k].Label {
+				nw.DynamicPorts[k].Value = m.Value
+			}
+		}
+	}
+	return nw
 }
 
 // speed is the processor time that cores of a node take, in MHz.
@@ -72,6 +80,7 @@ func totalResources(a *berth.Alloc, given *op.AllocatedResources) *berth.Resourc
 	total := &berth.Resources{DiskMB: int(given.Shared.DiskMB), Networks: given.Shared.Networks}
 	for _, t := range a.Group.Tasks {
 		got := given.Tasks[t.Name]
+		total.Networks = append(total.Networks[:len(total.Networks):len(total.Networks)], got.Networks...)
 		total.CPU += int(got.Cpu.CpuShares)
 		total.Cores += t.Resources.Cores
 		total.MemoryMB += t.Resources.MemoryMB

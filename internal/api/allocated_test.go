@@ -39,6 +39,33 @@ func placed(t *testing.T, config berth.SchedulerConfig, node, job string) (*stat
 	return nil, nil
 }
 
+// Ports that tasks ask for in their resources are shown with the tasks, as
+// clients of Nomad know it.
+func TestAllocatedShowsThePortsOfTasks(t *testing.T) {
+	snap, a := placed(t, berth.DefaultSchedulerConfig, `node n1 address=10.0.0.1 ports=20000-20010`,
+		`job web port.all=dynamic group.Tasks=[{"Name":"a","Driver":"mock_driver","Resources":{"Networks":[{"MBits":10,"DynamicPorts":[{"Label":"http","To":-1}],"ReservedPorts":[{"Label":"ssh","Value":22}]}]}},`+
+			`{"Name":"b","Driver":"mock_driver","Resources":{"Networks":[{"DynamicPorts":[{"Label":"http","To":80}]}]}}]`)
+	got := allocView(snap, a).AllocatedResources
+	for _, c := range []struct {
+		task string
+		want []berth.PortMapping
+	}{
+		{"", []berth.PortMapping{{Label: "all", Value: 20000, HostIP: "10.0.0.1"}}},
+		{"a", []berth.PortMapping{{Label: "ssh", Value: 22, HostIP: "10.0.0.1"}, {Label: "http", Value: 20001, To: 20001, HostIP: "10.0.0.1"}, {Label: "all", Value: 20000, HostIP: "10.0.0.1"}}},
+		{"b", []berth.PortMapping{{Label: "http", Value: 20002, To: 80, HostIP: "10.0.0.1"}, {Label: "all", Value: 20000, HostIP: "10.0.0.1"}}},
+	} {
+		if d := cmp.Diff(c.want, got.PortsOf(c.task)); d != "" {
+			t.Errorf("task %q: %s", c.task, d)
+		}
+	}
+	if nw := got.Tasks["a"].Networks; len(nw) != 1 || nw[0].IP != "10.0.0.1" || nw[0].MBits != 10 {
+		t.Errorf("%+v", nw)
+	}
+	if again := allocView(snap, a).AllocatedResources; !cmp.Equal(got, again) {
+		t.Error("to look changes what is stored")
+	}
+}
+
 // What an allocation was given is shown by task: cores with their speed,
 // devices, and ports on the addresses of their networks.
 func TestAllocatedShowsWhatWasGiven(t *testing.T) {

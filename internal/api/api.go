@@ -20,6 +20,7 @@ import (
 	"berth/internal/acl"
 	"berth/internal/events"
 	"berth/internal/keyring"
+	"berth/internal/login"
 	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/op"
@@ -103,6 +104,8 @@ type Config struct {
 	Tasks TaskControl
 	// Agents calls the agents of nodes; nil: there is no way to any.
 	Agents Agents
+	// Node returns the node of this agent; nil: it is none.
+	Node func() berth.NodeID
 	// Self describes this agent, for /v1/agent/self.
 	Self func() op.AgentSelf
 	// Health returns the health of this agent's server and client.
@@ -141,7 +144,9 @@ type Caller struct {
 // Server answers requests from a store, and writes through the leader's log.
 type Server struct {
 	Config
-	guard      *guard // nil without access control
+	guard      *guard           // nil without access control
+	providers  *login.Providers // of auth methods
+	loggingIn  chan struct{}    // holds one for each login in progress
 	routes     routes
 	operations map[string]*operation // by name
 	rpc        map[string]rpcHandler // by the name that agents call
@@ -176,9 +181,12 @@ func (s *Server) all() {
 	s.deployments()
 	s.allocs()
 	s.nodes()
+	s.hosts()
 	s.pools()
 	s.namespaces()
+	s.quotas()
 	s.access()
+	s.logins()
 	s.services()
 	s.variables()
 	s.rootKeys()
@@ -217,7 +225,7 @@ func empty(c Config) *Server {
 		c.Rights = func(c Caller) string { return c.Token + "\x00" + c.Remote }
 	}
 	s := &Server{
-		Config: c, guard: g, operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
+		Config: c, guard: g, providers: login.New(c.Logger), loggingIn: make(chan struct{}, maxLogins), operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
 		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
 	}
 	s.lists.init()

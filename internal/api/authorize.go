@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 type guard struct {
 	store *state.Store
 	known sync.Map // [32]byte, the hash of a secret → *holder
+	tasks workloads
 }
 
 // holder is what is known of the holder of a token.
@@ -25,6 +27,7 @@ type holder struct {
 	version uint64          // of the tokens and policies that it was found in
 	token   *berth.ACLToken // nil: the holder has none
 	rights  *acl.ACL
+	task    *workload // nil: the holder is no task
 }
 
 // errToken refuses a token. It does not tell one that never was from one that is
@@ -34,6 +37,9 @@ var errToken = berth.Errorf(berth.Denied, "Permission denied: the token is not v
 // holder returns who holds the token of a caller.
 func (g *guard) holder(token string) (*holder, error) {
 	s := g.store.Snapshot()
+	if isJWT(token) {
+		return g.tasks.holder(s, token, time.Now())
+	}
 	hash := sha256.Sum256([]byte(token))
 	h, _ := g.known.Load(hash)
 	x, _ := h.(*holder)
@@ -75,13 +81,38 @@ func (g *guard) authorize(who Caller, need acl.Capability, namespace string) err
 	case h.rights.Allows(need, namespace):
 		return nil
 	case namespace == "" || namespace == berth.AllNamespaces || strings.HasPrefix(string(need), "node_pool:"):
-		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need)
+		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need.Granted())
 	}
 	namespace, _, _ = strings.Cut(namespace, "\x00") // see acl.Place
 	if h.rights.SomethingIn(namespace) {
-		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s in namespace %q", need, berth.Clip(namespace, 64))
+		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s in namespace %q", need.Granted(), berth.Clip(namespace, 64))
 	}
-	return berth.Errorf(berth.Denied, "Permission denied")
+	return errForeign
+}
+
+// errForeign refuses a caller that has no rights at all in a namespace.
+var errForeign = berth.Errorf(berth.Denied, "Permission denied")
+
+// mayOf asks for a right in the namespace of something that exists. Who has no
+// rights there at all gets the answer that absent returns, which is also that for
+// something that does not exist: nobody learns which IDs of others are in use.
+func mayOf(may func(acl.Capability, string) error, need acl.Capability, namespace string, absent func() error) error {
+	err := may(need, namespace)
+	if errors.Is(err, errForeign) {
+		return absent()
+	}
+	return err
+}
+
+// absent returns the answer for something that does not exist: that it was not
+// found, to those who could see it if it were in the namespace of the request.
+func (r *Read) absent(need acl.Capability, format string, args ...any) func() error {
+	return func() error {
+		if err := r.may(need, r.Space()); err != nil {
+			return err
+		}
+		return berth.Errorf(berth.NotFound, format, args...)
+	}
 }
 
 // name names what a caller may see.

@@ -45,13 +45,11 @@ func (r *Read) deployment(id string, need acl.Capability) (*berth.Deployment, er
 		return nil, err
 	}
 	d := r.Deployment(full)
+	absent := r.absent(need, "deployment not found: %s", id)
 	if d == nil {
-		if err := r.may(need, r.Space()); err != nil {
-			return nil, err
-		}
-		return nil, berth.Errorf(berth.NotFound, "deployment not found: %s", id)
+		return nil, absent()
 	}
-	return d, r.may(need, d.Namespace)
+	return d, mayOf(r.may, need, d.Namespace, absent)
 }
 
 // readDeployment returns one deployment, by its complete ID.

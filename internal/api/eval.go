@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,13 +96,11 @@ func (r *Read) eval(id string) (*berth.Eval, error) {
 		return nil, err
 	}
 	e := r.Eval(full)
+	absent := r.absent(op.ReadEval.Need, "eval not found: %s", id)
 	if e == nil {
-		if err := r.may(op.ReadEval.Need, r.Space()); err != nil {
-			return nil, err
-		}
-		return nil, berth.Errorf(berth.NotFound, "eval not found: %s", id)
+		return nil, absent()
 	}
-	return e, r.may(op.ReadEval.Need, e.Namespace)
+	return e, mayOf(r.may, op.ReadEval.Need, e.Namespace, absent)
 }
 
 // readEval returns one evaluation, on request with those that it is linked with
@@ -133,6 +132,9 @@ func readEval(r *Read, in *op.EvalQuery) (op.Eval, error) {
 func evalAllocs(r *Read, in *op.EvalRef) ([]op.AllocStub, error) {
 	id, err := berth.ParseID[berth.Eval](in.EvalID)
 	e := r.Eval(id)
+	if e != nil && errors.Is(r.may(op.EvalAllocs.Need, e.Namespace), errForeign) {
+		e = nil
+	}
 	if err != nil || e == nil {
 		// Who follows an evaluation may come before or after it is there.
 		r.At(r.LastChange(state.Evals), state.OnAllocsBy(id), state.OnEval(id))
@@ -156,7 +158,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 		JobID: e.JobID, JobModifyIndex: e.JobModifyIndex, NodeID: e.NodeID, NodeModifyIndex: e.NodeModifyIndex,
 		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, Failure: e.Failure,
 		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval, SupersededBy: e.SupersededBy,
-		FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: op.Timeline{Timeline: e.Timeline},
+		QuotaLimitReached: e.QuotaLimitReached, FailedTGAllocs: e.FailedTGAllocs, QueuedAllocations: e.QueuedAllocations, Timeline: op.Timeline{Timeline: e.Timeline},
 		SnapshotIndex: e.SnapshotIndex, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
 	}
 	if e.WaitUntil != 0 {

@@ -114,10 +114,10 @@ const DefaultAudience = "nomadproject.io"
 // that of their parent, so that what is granted to it is granted to them.
 func workloadJob(j *berth.Job) string { return string(cmp.Or(j.ParentID, j.ID)) }
 
-// Identified checks an identity that a caller shows, and returns its claims and
+// identified checks an identity that a caller shows, and returns its claims and
 // allocation. It is valid until it expires, and no longer than the allocation
 // lives. Only identities that are meant for the cluster count.
-func (s *Server) Identified(snap *state.Snapshot, token string, now time.Time) (c Claims, a *berth.Alloc, err error) {
+func identified(snap *state.Snapshot, token string, now time.Time) (c Claims, a *berth.Alloc, err error) {
 	if err := keyring.Verify(token, snap.RootKey, &c); err != nil {
 		return c, nil, err
 	}

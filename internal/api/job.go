@@ -203,7 +203,7 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	}
 	return propose(c, func(o *Outcome) op.JobRegistered {
 		out := registered(c.Eval.ID, o)
-		out.Warnings = warnings(w.Snapshot, c.Job)
+		out.Warnings = warnings(w, c.Job)
 		return out
 	}), nil
 }
@@ -268,6 +268,7 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if err != nil {
 		return nil, err
 	}
+	w.notes = append(w.notes, admit.CompleteProviders(j)...)
 	// Users send back what they read. None of this is theirs to set.
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
@@ -383,6 +384,7 @@ func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	if err != nil {
 		return op.Job{}, berth.Errorf(berth.Invalid, "%w", err)
 	}
+	admit.CompleteProviders(j)
 	return op.Job{Job: j}, nil
 }
 
@@ -410,7 +412,7 @@ func validateJob(w *Write, in *op.ValidateJob) (ch Change[op.JobValidated], err 
 	}
 	switch {
 	case err == nil:
-		out.Warnings = warnings(w.Snapshot, j)
+		out.Warnings = warnings(w, j)
 	case berth.KindOf(err) == berth.Invalid:
 		out.Error, out.ValidationErrors = err.Error(), problems(err)
 	default:

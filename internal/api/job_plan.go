@@ -20,7 +20,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	}
 	j := c.Job
 	out := op.JobPlanned{
-		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: warnings(w.Snapshot, j),
+		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: warnings(w, j),
 		Annotations: &op.PlanAnnotations{DesiredTGUpdates: d.Desired},
 	}
 	if d.Old != nil {

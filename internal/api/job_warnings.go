@@ -13,9 +13,9 @@ import (
 )
 
 // warnings returns what a user should know about a valid job, one line each: of
-// the job itself, and of the cluster that it is for.
-func warnings(s *state.Snapshot, j *berth.Job) string {
-	return strings.Join(append(admit.Warnings(j), driverWarnings(s, j)...), "\n")
+// how it was completed, of the job itself, and of the cluster that it is for.
+func warnings(w *Write, j *berth.Job) string {
+	return strings.Join(slices.Concat(w.notes, admit.Warnings(j), driverWarnings(w.Snapshot, j)), "\n")
 }
 
 // driverWarnings says which drivers of a job no node has, and why that may be.

@@ -30,6 +30,46 @@ func (s *Server) nodeOf(ctx context.Context, info *op.Info, who Caller, q *op.Qu
 	return a.NodeID, nil
 }
 
+// targetOf returns the node that a request about a node is for, if the caller has
+// the right that the operation needs. Without an ID it is that of this agent.
+func (s *Server) targetOf(ctx context.Context, info *op.Info, who Caller, q *op.Query, id string) (node berth.NodeID, err error) {
+	if s.self != nil { // see ofNode: it is the agent's own
+		return s.self.node(), s.Authorize(who, info.Need, "")
+	}
+	if err := s.admit(ctx, info, who, q); err != nil {
+		return node, err
+	}
+	if id != "" {
+		n, err := s.newRead(who, q).node(id)
+		if err != nil {
+			return node, err
+		}
+		return n.ID, nil
+	}
+	if s.Node == nil {
+		return node, berth.Errorf(berth.Invalid, "node_id: missing: this agent is not a node, so a request must name one")
+	}
+	return s.Node(), nil
+}
+
+// ofNode lets an agent that is not a server answer an operation that finds its
+// node by targetOf for its own node.
+func (s *Server) ofNode(x *operation) {
+	x.own = func(in any) bool {
+		if s.self == nil {
+			return false
+		}
+		id := ""
+		switch q := in.(type) {
+		case *op.NodeTarget:
+			id = q.NodeID
+		case *op.ChangeMeta:
+			id = q.NodeID
+		}
+		return id == "" || id == s.self.node().String()
+	}
+}
+
 // ofAlloc lets an agent that is not a server answer an operation that finds its
 // node by nodeOf, for allocations of its own.
 func (s *Server) ofAlloc(x *operation) {
@@ -48,6 +88,10 @@ func allocOf(in any) string {
 	case *op.ExecTask:
 		return q.AllocID
 	case *op.ForwardPort:
+		return q.AllocID
+	case *op.AllocStatsQuery:
+		return q.AllocID
+	case *op.AllocTarget:
 		return q.AllocID
 	}
 	return ""

@@ -56,7 +56,7 @@ type exchange struct {
 
 // forLeader reports whether the leader must answer.
 func (x *operation) forLeader(in any) bool {
-	if !x.info.IsRead() || x.always {
+	if !x.info.IsRead() && !x.info.Local || x.always {
 		return true
 	}
 	q := queryOf(in)

@@ -276,26 +276,31 @@ func removeResource(w *Write, in *op.DeleteResource) (ch Change[op.AllocStopped]
 	}
 	// A UID without a letter is looked up in all tables.
 	if a := w.AllocByUID(uid); a != nil && (letter == 'a' || letter == '?') {
-		return w.removeAlloc(a)
+		return w.removeAlloc(a, in)
 	}
-	o := w.Resource(uid)
+	o, absent := w.Resource(uid), noResource(in)
 	if o == nil || letter != '?' && letter != berth.KindLetter(o.Kind) {
-		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", berth.Clip(in.UID, 64))
+		return ch, absent()
 	}
-	if err := w.may(op.RemoveResource.Need, o.Job.Namespace); err != nil {
+	if err := mayOf(w.may, op.RemoveResource.Need, o.Job.Namespace, absent); err != nil {
 		return ch, err
 	}
 	c := &state.DeleteResource{UID: uid, Propagation: policy, Now: w.Now.UnixNano()}
 	return propose(c, func(o *Outcome) op.AllocStopped { return op.AllocStopped{Index: o.Index, Meta: o.Meta()} }), nil
 }
 
+// noResource returns the answer for a UID that nothing has.
+func noResource(in *op.DeleteResource) func() error {
+	return func() error { return berth.Errorf(berth.NotFound, "resource not found: %s", berth.Clip(in.UID, 64)) }
+}
+
 // removeJob deletes the job of a UID.
 func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (ch Change[op.AllocStopped], err error) {
 	j := jobByUID(w.Snapshot, uid)
 	if j == nil {
-		return ch, berth.Errorf(berth.NotFound, "resource not found: %s", berth.Clip(in.UID, 64))
+		return ch, noResource(in)()
 	}
-	if err := w.may(op.Stop.Need, j.Namespace); err != nil {
+	if err := mayOf(w.may, op.Stop.Need, j.Namespace, noResource(in)); err != nil {
 		return ch, err
 	}
 	// The job may be in another namespace than the request names. Its own
@@ -321,8 +326,8 @@ func (w *Write) removeJob(in *op.DeleteResource, uid berth.UID) (ch Change[op.Al
 }
 
 // removeAlloc stops an allocation.
-func (w *Write) removeAlloc(a *berth.Alloc) (ch Change[op.AllocStopped], err error) {
-	if err := w.may(op.RemoveResource.Need, a.Job.Namespace); err != nil {
+func (w *Write) removeAlloc(a *berth.Alloc, in *op.DeleteResource) (ch Change[op.AllocStopped], err error) {
+	if err := mayOf(w.may, op.RemoveResource.Need, a.Job.Namespace, noResource(in)); err != nil {
 		return ch, err
 	}
 	if !a.Orphaned && a.Rest().PE == nil {

@@ -72,7 +72,7 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 			if !ok {
 				continue
 			}
-			if accepts(rt.info.Method, r.Method) {
+			if accepts(rt.info, r.Method) {
 				return rt.handler, vals, nil
 			}
 			allowed = append(allowed, rt.info.Method)
@@ -91,7 +91,11 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 }
 
 // accepts reports whether a route takes a method. PUT and POST are the same.
-func accepts(want, got string) bool {
+func accepts(info *op.Info, got string) bool {
+	want := info.Method
+	if info.Any && (got == http.MethodPut || got == http.MethodPost) {
+		return true
+	}
 	return want == got || want == http.MethodPut && got == http.MethodPost || want == http.MethodGet && got == http.MethodHead
 }
 

@@ -156,15 +156,13 @@ func listPolicies(r *Read, in *op.PoliciesQuery) ([]op.PolicyStub, error) {
 // readPolicy returns one scaling policy. It searches all jobs with policies.
 func readPolicy(r *Read, in *op.PolicyRef) (berth.ScalingPolicy, error) {
 	r.Table(state.Jobs)
+	absent := r.absent(op.ReadPolicy.Need, "policy not found: %s", berth.Clip(in.PolicyID, 64))
 	for j := range r.ScaledJobs() {
 		for _, p := range j.Policies {
 			if p.ID == in.PolicyID {
-				return *p, r.may(op.ReadPolicy.Need, j.Namespace)
+				return *p, mayOf(r.may, op.ReadPolicy.Need, j.Namespace, absent)
 			}
 		}
 	}
-	if err := r.may(op.ReadPolicy.Need, r.Space()); err != nil {
-		return berth.ScalingPolicy{}, err
-	}
-	return berth.ScalingPolicy{}, berth.Errorf(berth.NotFound, "policy not found: %s", berth.Clip(in.PolicyID, 64))
+	return berth.ScalingPolicy{}, absent()
 }

@@ -234,13 +234,11 @@ func (r *Read) object(kind, text string) (*berth.Object, error) {
 			}
 		}
 	}
+	absent := r.absent(need, "%s not found: %s", kind, berth.Clip(text, 64))
 	if o == nil {
-		if err := r.may(need, r.Space()); err != nil {
-			return nil, err
-		}
-		return nil, berth.Errorf(berth.NotFound, "%s not found: %s", kind, berth.Clip(text, 64))
+		return nil, absent()
 	}
-	return o, r.may(need, o.Job.Namespace)
+	return o, mayOf(r.may, need, o.Job.Namespace, absent)
 }
 
 // byUID returns the object of a kind that a text such as p-… names, nil if it

@@ -44,7 +44,7 @@ func listVariables(r *Read, _ *op.Query) ([]op.VariableStub, error) {
 		rows = r.VariablesWith(r.Space(), prefix)
 	}
 	keep := func(v *berth.SealedVariable) bool {
-		return strings.HasPrefix(v.Path, prefix) && r.visible(op.ListVariables.Need, v.Namespace) && r.mayPath(acl.VariablesList, v.Namespace, v.Path) == nil
+		return v.Namespace != "" && strings.HasPrefix(v.Path, prefix) && r.visible(op.ListVariables.Need, v.Namespace) && r.mayPath(acl.VariablesList, v.Namespace, v.Path) == nil
 	}
 	return page(r, scanned(r.Query, rows, byID(variableAt)), keep, func(v *berth.SealedVariable) op.VariableStub { return r.variableStub(v) })
 }

@@ -28,7 +28,8 @@ type Write struct {
 	operation string // its name
 	named     string // the namespace that the request names, "" if it names none
 	authorize func(Caller, acl.Capability, string) error
-	phases    phases // what the leader knows of evaluations
+	phases    phases   // what the leader knows of evaluations
+	notes     []string // what users should know of how their job was completed
 	// ctx ends when the caller leaves. Only decoding, which can take long, looks
 	// at it; a decision does not depend on it.
 	ctx context.Context

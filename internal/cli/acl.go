@@ -245,13 +245,21 @@ func aclPolicyApplyCommand() *command {
 		help:    `Reads the rules of a policy, HCL or JSON, from a file or "-" for standard input, and creates the policy or replaces it.`,
 		setup: func(f *flags) action {
 			description := f.String("description", "The `description` of the policy.")
-			f.Unsupported("job", "group", "task")
+			job := f.String("job", "The `ID` of a job, in the namespace of the command. The identities of its tasks have what the policy grants.")
+			group := f.String("group", "The `name` of a group of the job. Only its tasks have what the policy grants.")
+			task := f.String("task", "The `name` of a task of the group. Only it has what the policy grants.")
 			return func(ctx context.Context, c *call) error {
+				if *job == "" && *group+*task != "" || *group == "" && *task != "" {
+					return c.usagef("-task needs -group, and -group needs -job")
+				}
 				file, _, err := c.readFile(c.args[1], "policy")
 				if err != nil {
 					return err
 				}
 				in := op.WriteACLPolicy{PolicyName: c.args[0], Name: c.args[0], Description: *description, Rules: string(file.Text)}
+				if *job != "" {
+					in.JobACL = &berth.JobACL{Namespace: c.config.space(), JobID: *job, Group: *group, Task: *task}
+				}
 				if _, _, err := client.Call(ctx, c.client, op.ApplyACLPolicy, in); err != nil {
 					return err
 				}
@@ -318,7 +326,11 @@ func aclPolicyInfoCommand() *command {
 				return out, err
 			}
 			return answer(data, read, func(_ *call, p *page, x *berth.ACLPolicy) {
-				p.pairs("Name", x.Name, "Description", or(x.Description, none),
+				bound := none
+				if j := x.JobACL; j != nil {
+					bound = strings.TrimRight(strings.Join([]string{j.Namespace, j.JobID, j.Group, j.Task}, "/"), "/")
+				}
+				p.pairs("Name", x.Name, "Description", or(x.Description, none), "Bound to", bound,
 					"Create Index", strconv.FormatUint(x.CreateIndex, 10), "Modify Index", strconv.FormatUint(x.ModifyIndex, 10))
 				p.heading("Rules")
 				for line := range strings.Lines(x.Rules) {

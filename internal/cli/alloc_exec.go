@@ -94,6 +94,16 @@ func (x allocExec) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	return x.session(ctx, c, escape, func(tty bool) (op.Duplex, error) {
+		return client.Open(ctx, c.client, op.Exec, op.ExecTask{
+			AllocID: a.ID.String(), Task: task, Command: string(text), TTY: tty, Query: op.Query{Namespace: a.Namespace},
+		})
+	})
+}
+
+// session opens a session with a command, talks with it and ends with its exit
+// code.
+func (x allocExec) session(ctx context.Context, c *call, escape byte, open func(tty bool) (op.Duplex, error)) (err error) {
 	s := &execSession{call: c, in: c.In, escape: escape}
 	if !*x.stdin {
 		s.in = strings.NewReader("")
@@ -102,8 +112,7 @@ func (x allocExec) run(ctx context.Context, c *call) error {
 	if !c.flags.given("t") {
 		tty = *x.stdin && isTerminal(c.In) && isTerminal(c.Out)
 	}
-	q := op.ExecTask{AllocID: a.ID.String(), Task: task, Command: string(text), TTY: tty, Query: op.Query{Namespace: a.Namespace}}
-	if s.to, err = client.Open(ctx, c.client, op.Exec, q); err != nil {
+	if s.to, err = open(tty); err != nil {
 		return err
 	}
 	defer s.to.Close()

@@ -23,6 +23,9 @@ func allocLogsCommand() *command {
 		help: `Prints the output of a task. The allocation is given by ID or prefix. With -job, the command picks one of the job's allocations
 			instead, preferably a running one. The task can be omitted if the allocation has only one. -task overrides the argument.
 
+			With -job and -f, the command follows all running allocations of the job and those that are placed meanwhile, until the job has
+			ended. Each line begins with its allocation and task.
+
 			Prints standard output, or standard error with -stderr. With -f and neither flag, follows both until the task has ended. The
 			output is printed unchanged, so terminal control sequences in it take effect.`,
 		setup: func(f *flags) action {
@@ -33,8 +36,8 @@ func allocLogsCommand() *command {
 				tail:    f.Bool("tail", "Show the last 10 lines, or as much as -n or -c say."),
 				lines:   f.Int("n", 0, "Show this `number` of lines from the end. Implies -tail."),
 				bytes:   f.FlagSet.Int64("c", 0, "Show this `number` of bytes from the end. Implies -tail."),
-				job:     f.String("job", "Pick an allocation of this `job`, given by ID or unique prefix."),
-				group:   f.String("group", "With -job: pick an allocation of this `group`."),
+				job:     f.String("job", "Pick an allocation of this `job`, given by ID or unique prefix. With -f: follow all of them."),
+				group:   f.String("group", "With -job: only allocations of this `group`."),
 				task:    f.String("task", "The `task` whose output to show."),
 				verbose: f.Bool("verbose", "Print the allocation and task, and any truncated or removed log file, to standard error."),
 			}
@@ -57,6 +60,11 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	if err := l.check(c); err != nil {
 		return err
 	}
+	if *l.job != "" && *l.follow {
+		if ok, err := l.followJob(ctx, c); ok {
+			return err
+		}
+	}
 	// The allocation decides which tasks there are, so it is found first.
 	a, err := l.alloc(ctx, c)
 	if err != nil {
@@ -69,22 +77,26 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 	if *l.verbose {
 		fmt.Fprintf(c.Err, "Allocation %s, task %q\n", a.ID, clean(task))
 	}
-	// Following without a choice shows both, as a task may log to either.
-	streams := []string{"stdout"}
-	switch {
-	case *l.stderr && *l.stdout, *l.follow && !*l.stderr && !*l.stdout:
-		streams = []string{"stdout", "stderr"}
-	case *l.stderr:
-		streams = []string{"stderr"}
-	}
 	out := &shared{out: c.Out, err: c.Err}
 	g, ctx := errgroup.WithContext(ctx)
 	// A request reads one of the outputs.
-	for _, s := range streams {
+	for _, s := range l.streams() {
 		t := &tailing{call: c, out: out, verbose: *l.verbose, read: logsOf(c, &a, task, s)}
 		g.Go(func() error { return t.print(ctx, l.part()) })
 	}
 	return g.Wait()
+}
+
+// streams are the outputs to show. Following without a choice shows both, as a
+// task may log to either.
+func (l allocLogs) streams() []string {
+	switch {
+	case *l.stderr && *l.stdout, *l.follow && !*l.stderr && !*l.stdout:
+		return []string{"stdout", "stderr"}
+	case *l.stderr:
+		return []string{"stderr"}
+	}
+	return []string{"stdout"}
 }
 
 // part is the part of the output that the flags ask for.

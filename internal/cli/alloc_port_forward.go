@@ -106,8 +106,8 @@ func (x portForward) run(ctx context.Context, c *call) error {
 // that name or number.
 func portNumber(a *op.Alloc, port string) int {
 	number, _ := strconv.Atoi(port)
-	if a.AllocatedResources != nil {
-		for _, p := range a.AllocatedResources.Shared.Ports {
+	for _, task := range append([]string{""}, tasksOf(a)...) { // the group's first
+		for _, p := range a.AllocatedResources.PortsOf(task) {
 			if p.Label == port || number > 0 && (p.Value == number || p.To == number) {
 				return p.Value
 			}

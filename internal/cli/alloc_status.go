@@ -25,10 +25,11 @@ func allocStatusCommand() *command {
 		setup: func(f *flags) action {
 			s := allocStatus{
 				data:    f.data(),
+				stats:   f.Bool("stats", "Show what each task uses of its node."),
 				short:   f.Bool("short", "Show only the latest event of each task."),
 				verbose: f.Bool("verbose", "Show full IDs, absolute times, and the scores of the nodes considered at placement."),
 			}
-			f.UnsupportedBool("stats", "ui")
+			f.UnsupportedBool("ui")
 			return s.run
 		},
 	}
@@ -36,8 +37,8 @@ func allocStatusCommand() *command {
 
 // allocStatus holds the flags of "alloc status".
 type allocStatus struct {
-	data           dataFlags
-	short, verbose *bool
+	data                  dataFlags
+	short, verbose, stats *bool
 }
 
 // run prints the page, or with -json and -t the allocation alone. Related
@@ -69,8 +70,14 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 		return c.show(p)
 	}
 	s.addresses(p, &a)
+	used := &op.AllocUsage{}
+	if *s.stats {
+		if used, err = s.usage(ctx, c, &a); err != nil {
+			return err
+		}
+	}
 	for _, name := range tasksOf(&a) {
-		s.task(p, &a, name)
+		s.task(p, &a, name, used.Tasks[name])
 	}
 	if *s.verbose {
 		s.placement(p, &a)
@@ -240,29 +247,38 @@ func (s allocStatus) tasksShort(p *page, a *op.Alloc) {
 }
 
 // addresses lists the ports of the allocation. A star marks ports of the
-// group's network.
+// group's network; those that a task asked for itself have its name.
 func (s allocStatus) addresses(p *page, a *op.Alloc) {
-	if a.AllocatedResources == nil || len(a.AllocatedResources.Shared.Ports) == 0 {
+	if a.AllocatedResources == nil {
 		return
 	}
-	// Ports that the job asked for by number are not dynamic.
-	static := map[string]bool{}
-	for _, n := range a.AllocatedResources.Shared.Networks {
-		for _, port := range n.ReservedPorts {
-			static[port.Label] = true
-		}
-	}
 	rows := [][]string{{"Label", "Dynamic", "Address"}}
-	for _, m := range a.AllocatedResources.Shared.Ports {
+	add := func(label string, m *berth.PortMapping, networks []berth.NetworkResource) {
+		// Ports that the job asked for by number are not dynamic.
 		dynamic := "yes"
-		if static[m.Label] {
-			dynamic = "no"
+		for i := range networks {
+			if slices.ContainsFunc(networks[i].ReservedPorts, func(p berth.Port) bool { return p.Label == m.Label }) {
+				dynamic = "no"
+			}
 		}
 		address := hostPort(m.HostIP, m.Value)
 		if m.To > 0 {
 			address += " -> " + strconv.Itoa(m.To)
 		}
-		rows = append(rows, []string{"*" + m.Label, dynamic, address})
+		rows = append(rows, []string{label, dynamic, address})
+	}
+	shared := &a.AllocatedResources.Shared
+	for i := range shared.Ports {
+		add("*"+shared.Ports[i].Label, &shared.Ports[i], shared.Networks)
+	}
+	for _, name := range tasksOf(a) {
+		t := a.AllocatedResources.Tasks[name]
+		for _, m := range t.Ports() {
+			add(name+"/"+m.Label, &m, t.Networks)
+		}
+	}
+	if len(rows) == 1 {
+		return
 	}
 	p.heading("Allocation Addresses:")
 	p.table(rows)
@@ -272,17 +288,21 @@ func (s allocStatus) addresses(p *page, a *op.Alloc) {
 func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // task adds the section of one task: resources, times and events, newest first.
-func (s allocStatus) task(p *page, a *op.Alloc, name string) {
+// used is what it uses, nil if that is not known.
+func (s allocStatus) task(p *page, a *op.Alloc, name string, used *op.TaskUsage) {
 	st := stateOf(a, name)
 	p.heading(fmt.Sprintf("Task %q%s is %q", name, clean(lifecycleOf(a, name)), st.State))
-	// Resources are what was reserved at placement, not what the task uses.
+	// Resources are what was reserved at placement, behind what is used of it.
 	if r := a.AllocatedResources; r != nil && r.Tasks[name] != nil {
 		t := r.Tasks[name]
+		cpu, memory := fmt.Sprintf("%d MHz", t.Cpu.CpuShares), mib(t.Memory.MemoryMB)
+		if used != nil && used.ResourceUsage != nil && used.ResourceUsage.CpuStats != nil && used.ResourceUsage.MemoryStats != nil {
+			cpu = fmt.Sprintf("%.0f/%s", used.ResourceUsage.CpuStats.TotalTicks, cpu)
+			memory = inBytes(used.ResourceUsage.MemoryStats.RSS) + "/" + memory
+		}
 		p.linef("Task Resources:")
-		p.table([][]string{
-			{"CPU", "Memory", "Disk", "Addresses"},
-			{fmt.Sprintf("%d MHz", t.Cpu.CpuShares), mib(t.Memory.MemoryMB), mib(r.Shared.DiskMB), ""},
-		})
+		p.table([][]string{{"CPU", "Memory", "Disk", "Addresses"}, {cpu, memory, mib(r.Shared.DiskMB), ""}})
+		measuredRows(p, used)
 	}
 	p.gap()
 	p.linef("Task Events:")

@@ -135,7 +135,11 @@ func (s evalStatus) timeline(p *page, e *op.Eval) {
 	p.heading("Timeline")
 	p.table(rows)
 	if t := e.Timeline; t.Deliveries > 1 || t.Refused > 0 {
-		p.linef("Delivered to a scheduler %s; %s rejected in part or in full", times(t.Deliveries), plural(t.Refused, "plan"))
+		of := ""
+		if t.Deliveries > 1 {
+			of = " (the steps from scheduling on are those of the last delivery)"
+		}
+		p.linef("Delivered to a scheduler %s%s; %s rejected in part or in full", times(t.Deliveries), of, plural(t.Refused, "plan"))
 	}
 }
 
@@ -181,6 +185,9 @@ func steps(e *op.Eval) (out []step) {
 	if terminal(e.Status) {
 		end = e.ModifyTime
 	}
+	if e.Status == berth.EvalFailed {
+		t.Acked = 0 // a worker that was too late
+	}
 	if t.Acked > 0 {
 		end = t.Acked // the plan already wrote the end, so this is later
 	}
@@ -211,8 +218,11 @@ func steps(e *op.Eval) (out []step) {
 			out = append(out, step{name: s.name, from: s.at})
 		}
 	}
-	if t.Acked > 0 {
+	switch {
+	case t.Acked > 0:
 		out = append(out, step{name: "acknowledged", from: t.Acked, last: true})
+	case e.Status == berth.EvalFailed:
+		out = append(out, step{name: "failed", from: end, last: true})
 	}
 	if n := len(out); n > 0 && forgotten {
 		out[n-1].last = true

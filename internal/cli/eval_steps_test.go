@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"testing"
 
 	"berth"
@@ -27,5 +28,20 @@ func TestStepsOutliveTheLeader(t *testing.T) {
 		if after[i] != want {
 			t.Errorf("step %d was %+v, is %+v", i, before[i], after[i])
 		}
+	}
+}
+
+// An evaluation that was failed ends with that, also if a worker acknowledged it
+// later.
+func TestAFailedEvaluationIsNotAcknowledged(t *testing.T) {
+	e := &op.Eval{Status: berth.EvalFailed, CreateTime: 100, ModifyTime: 500}
+	e.Timeline.Timeline = berth.Timeline{Enqueued: 110, Dequeued: 300, Deliveries: 3}
+	e.Timeline.Acked = 900
+	var names []string
+	for _, s := range steps(e) {
+		names = append(names, s.name)
+	}
+	if want := []string{"created", "queued", "scheduling", "failed"}; !slices.Equal(names, want) {
+		t.Errorf("the steps are %q, not %q", names, want)
 	}
 }

@@ -134,6 +134,10 @@ func (x explain) group(p *page, g *op.GroupExplanation) {
 // missing adds why allocations of a group have no node: what nodes lack, the
 // nodes that come nearest, and changes that would help.
 func (x explain) missing(p *page, g *op.GroupExplanation) {
+	if len(g.Quota) > 0 {
+		x.changes(p, g)
+		return
+	}
 	p.linef("Of %s, %d did not meet the constraints and %d lacked capacity:", plural(g.Nodes, "ready node"), g.Filtered, g.Exhausted)
 	for _, s := range g.Shortages {
 		p.linef("  * %s: %s", plural(s.Nodes, "node"), shortage(s))
@@ -156,6 +160,14 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 		}
 		p.gap()
 		p.table(rows)
+	}
+	x.changes(p, g)
+}
+
+// changes adds the changes that would help.
+func (x explain) changes(p *page, g *op.GroupExplanation) {
+	if len(g.Quota) > 0 && len(g.Changes) == 0 {
+		return // the summary says what is lacking
 	}
 	p.gap()
 	// The search tries a limited number of changes, so finding none proves

@@ -41,6 +41,9 @@ type failedGroup struct {
 // reasons lists why nodes were unsuitable.
 func reasons(m *berth.AllocMetric) (out []string) {
 	add := func(format string, args ...any) { out = append(out, "* "+fmt.Sprintf(format, args...)) }
+	for _, q := range m.QuotaExhausted {
+		add("Quota limit hit: %s", q)
+	}
 	for _, s := range m.Shortages {
 		add("%s: %s", plural(s.Nodes, "node"), shortage(s))
 	}
@@ -102,15 +105,20 @@ func most(counts map[string]int) []string {
 // helps describes the change that would let something be placed.
 func helps(e *op.Eval) string {
 	// All groups count: any change that helps one of them leads to a retry.
-	capacity, constraints := false, false
+	capacity, constraints, quota := false, false, false
 	for _, m := range e.FailedTGAllocs {
 		if m == nil {
 			continue
 		}
+		quota = quota || len(m.QuotaExhausted) > 0
 		capacity = capacity || m.NodesExhausted > 0
 		constraints = constraints || m.NodesFiltered > 0
 	}
 	switch {
+	case quota && (capacity || constraints):
+		return fmt.Sprintf("when quota %q has room, or when a node joins, changes or has free capacity", e.QuotaLimitReached)
+	case quota:
+		return fmt.Sprintf("when quota %q has room", e.QuotaLimitReached)
 	case capacity && constraints:
 		return "when capacity frees up on a node, or when a node joins or changes so that it meets the constraints"
 	case capacity:

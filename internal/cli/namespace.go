@@ -51,8 +51,13 @@ func namespaceStatusCommand() *command {
 		help:    "Shows a namespace: its description, its metadata, and which drivers, network modes and node pools its jobs may use.",
 		setup: func(f *flags) action {
 			data := f.data()
-			read := func(ctx context.Context, c *call) (*berth.Namespace, error) { return c.findNamespace(ctx, c.args[0]) }
-			return answer(data, read, func(_ *call, p *page, n *berth.Namespace) {
+			read := func(ctx context.Context, c *call) (n namespaceState, err error) {
+				if n.Namespace, err = c.findNamespace(ctx, c.args[0]); err == nil && n.Quota != "" {
+					n.used, n.hidden = c.readUsage(ctx, n.Quota)
+				}
+				return n, err
+			}
+			return answer(data, read, func(_ *call, p *page, n namespaceState) {
 				caps, pools := n.Capabilities, n.NodePoolConfiguration
 				if caps == nil {
 					caps = &berth.NamespaceCapabilities{}
@@ -71,6 +76,14 @@ func namespaceStatusCommand() *command {
 				} else {
 					p.pairs(kv...)
 				}
+				if n.Quota != "" {
+					p.heading("Quota Limits")
+					if n.hidden != nil {
+						p.linef("%s", n.hidden)
+					} else {
+						p.table(quotaLimitRows(n.used))
+					}
+				}
 				p.heading("Node Pool Configuration")
 				if pools == nil {
 					p.pairs("Default", n.DefaultPool(), "Allowed", "*", "Denied", none)
@@ -84,6 +97,14 @@ func namespaceStatusCommand() *command {
 			})
 		},
 	}
+}
+
+// namespaceState is a namespace with what is used of its quota, or why that is
+// not shown.
+type namespaceState struct {
+	*berth.Namespace
+	used   quotaState
+	hidden error
 }
 
 // namespaceInspectCommand shows a namespace as JSON.
@@ -142,7 +163,7 @@ func namespaceApplyCommand() *command {
 		setup: func(f *flags) action {
 			isJSON := f.Bool("json", "Require a specification in JSON. Without this flag, HCL and JSON are both accepted.")
 			description := f.String("description", "The `description` of the namespace.")
-			f.Unsupported("quota")
+			quota := f.String("quota", "The `quota` that limits what the namespace uses; \"\" for none.")
 			return func(ctx context.Context, c *call) error {
 				n, err := c.readNamespace(ctx, c.args[0], *isJSON)
 				if err != nil {
@@ -150,6 +171,9 @@ func namespaceApplyCommand() *command {
 				}
 				if f.given("description") {
 					n.Description = *description
+				}
+				if f.given("quota") {
+					n.Quota = *quota
 				}
 				if err := n.Validate(); err != nil {
 					return err

@@ -31,8 +31,9 @@ func nodeStatusCommand() *command {
 				short:   f.Bool("short", "Show only the allocations of a node."),
 				quiet:   f.Bool("quiet", "List only full IDs."),
 				verbose: f.Bool("verbose", "Show full IDs, absolute times, and all attributes of a node."),
+				stats:   f.Bool("stats", "Show what the machine of a node uses of its processors, memory and disks."),
 			}
-			f.UnsupportedBool("stats", "ui")
+			f.UnsupportedBool("ui")
 			return s.run
 		},
 	}
@@ -41,9 +42,9 @@ func nodeStatusCommand() *command {
 // nodeStatus holds the flags of "node status". Other commands about a node use
 // its method find and set only self.
 type nodeStatus struct {
-	data                                    dataFlags
-	page                                    pageFlags
-	self, allocs, os, short, quiet, verbose *bool
+	data                                           dataFlags
+	page                                           pageFlags
+	self, allocs, os, short, quiet, verbose, stats *bool
 }
 
 // run prints the list or the page of one node.
@@ -55,6 +56,8 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 		return c.usagef("-quiet cannot be used with -verbose, -json or -t")
 	}
 	switch {
+	case len(c.args) == 0 && !*s.self && *s.stats:
+		return c.usagef("-stats needs a node")
 	case len(c.args) == 0 && !*s.self:
 		return s.list(ctx, c)
 	case len(c.args) > 0 && *s.self:
@@ -80,6 +83,11 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 	s.overview(c, p, &n)
 	if !*s.short {
 		s.details(c, p, &n, allocs)
+	}
+	if *s.stats {
+		if err := s.hostStats(ctx, c, p, &n); err != nil {
+			return err
+		}
 	}
 	p.heading("Allocations")
 	if len(allocs) == 0 {

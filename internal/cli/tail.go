@@ -131,8 +131,7 @@ func (t *tailing) copy(ctx context.Context, from section) error {
 // lostConnection reports whether an error says that the way to the file was lost,
 // not that there is no such file or right.
 func lostConnection(err error) bool {
-	var failed *writeError
-	if errors.As(err, &failed) {
+	if isWriteError(err) {
 		return false
 	}
 	switch berth.KindOf(err) {
@@ -144,6 +143,12 @@ func lostConnection(err error) bool {
 
 // writeError is the error of our own output.
 type writeError struct{ error }
+
+// isWriteError reports whether our own output failed.
+func isWriteError(err error) bool {
+	var failed *writeError
+	return errors.As(err, &failed)
+}
 
 // once prints one stream to its end. got reports whether there was any output.
 func (t *tailing) once(ctx context.Context, from section) (got bool, err error) {

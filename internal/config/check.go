@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"berth"
-	"berth/internal/decode"
 	"berth/internal/sameorigin"
 	"berth/op"
 )
@@ -309,117 +306,6 @@ func (d *decoder) server() {
 	if s.MaxHeartbeatsPerSec <= 0 || s.MaxHeartbeatsPerSec > 1e6 {
 		d.fail("server.max_heartbeats_per_second", "must be above 0 and at most 1,000,000, got %v", s.MaxHeartbeatsPerSec)
 	}
-}
-
-// client checks the client block and fills in the node pool.
-func (d *decoder) client() {
-	c := &d.to.Client
-	d.servers()
-	if c.NodeClass != "" {
-		d.name("client.node_class", c.NodeClass)
-	}
-	if c.NodePool == "" {
-		c.NodePool = "default"
-	}
-	if found, ok := errors.AsType[berth.Problems](berth.CheckNodesPool("", c.NodePool)); ok {
-		for _, p := range found {
-			d.fail("client.node_pool", "%s", p.Text)
-		}
-	}
-	// Jobs refer to the keys as ${meta.…}, which limits their characters.
-	for k, v := range c.Meta {
-		if path := decode.Join("client.meta", berth.Clip(k, 100)); !metaForm.MatchString(k) {
-			d.fail(path, "is not a valid key: want up to 128 letters, digits, dots, dashes, slashes and underscores")
-		} else if len(v) > 4096 {
-			d.fail(path, "is too long: %d bytes, at most 4096 are allowed", len(v))
-		}
-	}
-	// The capacity that is announced and what is held back of it; 0 is what
-	// the fingerprint finds.
-	const most = 1 << 40
-	for path, n := range map[string]int{
-		"client.cpu_total_compute": c.CPUTotalCompute, "client.memory_total_mb": c.MemoryTotalMB, "client.disk_total_mb": c.DiskTotalMB,
-		"client.reserved.cpu": c.Reserved.CPU, "client.reserved.memory": c.Reserved.MemoryMB, "client.reserved.disk": c.Reserved.DiskMB,
-	} {
-		d.between(path, n, 0, most)
-	}
-	for _, x := range []struct {
-		path     string
-		kept, of int
-	}{
-		{"client.reserved.cpu", c.Reserved.CPU, c.CPUTotalCompute},
-		{"client.reserved.memory", c.Reserved.MemoryMB, c.MemoryTotalMB},
-		{"client.reserved.disk", c.Reserved.DiskMB, c.DiskTotalMB},
-	} {
-		if x.of > 0 && x.kept > x.of {
-			d.fail(x.path, "%d is more than the total of %d", x.kept, x.of)
-		}
-	}
-	d.between("client.min_dynamic_port", c.MinDynamicPort, 1, 65535)
-	d.between("client.max_dynamic_port", c.MaxDynamicPort, 1, 65535)
-	if c.MinDynamicPort > c.MaxDynamicPort {
-		d.fail("client.min_dynamic_port", "%d is above client.max_dynamic_port (%d)", c.MinDynamicPort, c.MaxDynamicPort)
-	}
-	if bad := badPorts(c.Reserved.Ports); bad != "" {
-		d.fail("client.reserved.reserved_ports", "%.40q is not a port or a range such as 8000-8100", bad)
-	}
-	d.cores()
-	d.hostVolumes()
-	d.hostNetworks()
-	d.groupNetworks()
-	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
-	d.between("client.gc_max_allocs", c.GCMaxAllocs, 1, 1_000_000)
-}
-
-// servers completes the addresses of servers.
-func (d *decoder) servers() {
-	c := d.to
-	path := "client.servers"
-	if d.setAt[path] == "" && d.setAt["client.server_join.retry_join"] != "" {
-		path = "client.server_join.retry_join"
-	}
-	for i, s := range c.Client.Servers {
-		host, port, ok := hostPort(s, 4647)
-		if !ok {
-			d.fail(path, "%.60q is not an address with an optional port", s)
-			continue
-		}
-		c.Client.Servers[i] = net.JoinHostPort(host, strconv.Itoa(port))
-	}
-	switch {
-	case len(c.Client.Servers) > 0:
-	case c.Server.Enabled && c.RPC.Port == 0: // only the listener knows the port
-	case c.Server.Enabled: // itself
-		host := c.RPC.Addr
-		if ip := net.ParseIP(host); ip.IsUnspecified() {
-			host = "127.0.0.1"
-			if ip.To4() == nil {
-				host = "::1"
-			}
-		}
-		c.Client.Servers = []string{net.JoinHostPort(host, strconv.Itoa(c.RPC.Port))}
-	default:
-		d.fail("client.servers", "is missing: an agent without a server needs the address of one")
-	}
-}
-
-// badPorts returns the first invalid part of a list of ports.
-func badPorts(list string) string {
-	if strings.TrimSpace(list) == "" {
-		return ""
-	}
-	for _, part := range strings.Split(list, ",") {
-		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		if !isRange {
-			high = low
-		}
-		a, err := strconv.ParseUint(low, 10, 16)
-		b, err2 := strconv.ParseUint(high, 10, 16)
-		if err != nil || err2 != nil || a > b || a == 0 {
-			return part
-		}
-	}
-	return ""
 }
 
 // dataDirs requires absolute directories and derives those that are not set

@@ -25,6 +25,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver/docker"
+	"berth/internal/agent/driver/podman"
 	"berth/internal/cpuset"
 )
 
@@ -183,6 +184,9 @@ type Client struct {
 	NetworkInterface  string        // "": that of the default route, or loopback with -dev
 	MaxKillTimeout    time.Duration // upper bound of a task's kill_timeout
 	GCMaxAllocs       int           // directories of ended allocations kept
+	GCInterval        time.Duration // between looks at their disk
+	GCDisk, GCInodes  float64       // percent in use above which such directories are removed
+	GCParallel        int           // removals at a time
 	CgroupParent      string
 	DisableRemoteExec bool
 	ReservableCores   []uint16 // cores that tasks can reserve; nil: all
@@ -231,7 +235,9 @@ type Plugins struct {
 	Raw        RawPlugin
 	Exec       IsolatedPlugin // of the driver exec
 	Java       IsolatedPlugin
+	Qemu       QemuPlugin
 	Docker     docker.Config // without the node
+	Podman     podman.Config // without the node
 }
 
 // RawPlugin is what plugin "raw_exec" says besides.
@@ -240,6 +246,12 @@ type RawPlugin struct {
 	DeniedEnv  []string
 	DeniedUIDs string // such as "0,100-200"
 	DeniedGIDs string
+}
+
+// QemuPlugin is what plugin "qemu" says.
+type QemuPlugin struct {
+	ImagePaths []string // directories of the host with images that tasks may use
+	Args       []string // options that tasks may give to QEMU; nil is any
 }
 
 // IsolatedPlugin is what plugin "exec" or "java" says.
@@ -275,7 +287,7 @@ func defaults(dev bool) *Config {
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		Server: Server{
-			Enabled: dev, BootstrapExpect: 1, Join: defaultJoin, Autopilot: defaultAutopilot,
+			Enabled: dev, Join: defaultJoin, Autopilot: defaultAutopilot,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 1000, FailoverHeartbeatTTL: time.Minute,
 			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
@@ -286,10 +298,10 @@ func defaults(dev bool) *Config {
 		},
 		Client: Client{
 			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
-			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50, GroupNetworks: groupNetworks,
+			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50, GCInterval: time.Minute, GCDisk: 80, GCInodes: 70, GCParallel: 2, GroupNetworks: groupNetworks,
 			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
 		},
-		Plugins: Plugins{Docker: docker.Defaults()},
+		Plugins: Plugins{Docker: docker.Defaults(), Podman: podman.Defaults()},
 	}
 }
 
@@ -350,6 +362,7 @@ func (c *Config) Public() map[string]any {
 			"CpuCompute": c.Client.CPUTotalCompute, "MemoryMB": c.Client.MemoryTotalMB, "DiskTotalMB": c.Client.DiskTotalMB,
 			"MinDynamicPort": c.Client.MinDynamicPort, "MaxDynamicPort": c.Client.MaxDynamicPort,
 			"NetworkInterface": c.Client.NetworkInterface, "MaxKillTimeout": c.Client.MaxKillTimeout.String(), "GCMaxAllocs": c.Client.GCMaxAllocs,
+			"GCInterval": c.Client.GCInterval, "GCDiskUsageThreshold": c.Client.GCDisk, "GCInodeUsageThreshold": c.Client.GCInodes, "GCParallelDestroys": c.Client.GCParallel,
 			"Reserved": map[string]any{
 				"CPU": c.Client.Reserved.CPU, "MemoryMB": c.Client.Reserved.MemoryMB, "DiskMB": c.Client.Reserved.DiskMB, "ReservedPorts": c.Client.Reserved.Ports,
 				"Cores": cpuset.Format(c.Client.Reserved.Cores),
@@ -360,7 +373,7 @@ func (c *Config) Public() map[string]any {
 			"BridgeNetworkAllocSubnetIPv6": c.Client.GroupNetworks.SubnetIPv6, "BridgeNetworkHairpinMode": c.Client.GroupNetworks.Hairpin,
 			"CNIPath": c.Client.GroupNetworks.Plugins, "CNIConfigDir": c.Client.GroupNetworks.ConfigDir,
 		},
-		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled},
+		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled, "podman": !c.Plugins.Podman.Engine.Disabled},
 	}
 }
 

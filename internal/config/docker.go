@@ -74,8 +74,8 @@ var dockerKeys = table{
 			d.to.Plugins.Docker.PidsLimit = int64(v)
 		}
 	},
-	"infra_image":                            noEffect("there are no infra containers"),
-	"infra_image_pull_timeout":               noEffect("there are no infra containers"),
+	"infra_image":                            noEffect("the agent makes the image of infra containers itself"),
+	"infra_image_pull_timeout":               noEffect("the agent makes the image of infra containers itself"),
 	"nvidia_runtime":                         noEffect("devices are not passed to containers"),
 	"windows_allow_insecure_container_admin": only(false),
 	"oom_score_adj":                          only(0),

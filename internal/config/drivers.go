@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/agent/driver/podman"
 	"berth/internal/agent/driver/process"
 	"berth/internal/decode"
 )
@@ -37,7 +38,11 @@ func plugins(d *decoder, path string, n *node) {
 		"exec":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Exec }),
 		"java":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Java }),
 		"docker":      plugin(dockerKeys),
-		"qemu":        block(table{"config": unsupportedDriver, "args": unsupportedDriver}),
+		podman.Plugin: plugin(podmanKeys),
+		"qemu": plugin(table{
+			"image_paths":    texts(func(c *Config) *[]string { return &c.Plugins.Qemu.ImagePaths }),
+			"args_allowlist": texts(func(c *Config) *[]string { return &c.Plugins.Qemu.Args }),
+		}),
 	})
 }
 

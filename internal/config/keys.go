@@ -139,6 +139,12 @@ var clientKeys = table{
 	"max_kill_timeout":  span(func(c *Config) *duration { return &c.Client.MaxKillTimeout }),
 	"cgroup_parent":     text(func(c *Config) *string { return &c.Client.CgroupParent }),
 	"gc_max_allocs":     whole(func(c *Config) *int { return &c.Client.GCMaxAllocs }),
+	"gc_interval":       span(func(c *Config) *duration { return &c.Client.GCInterval }),
+
+	"gc_disk_usage_threshold":  fraction(func(c *Config) *float64 { return &c.Client.GCDisk }),
+	"gc_inode_usage_threshold": fraction(func(c *Config) *float64 { return &c.Client.GCInodes }),
+	"gc_parallel_destroys":     whole(func(c *Config) *int { return &c.Client.GCParallel }),
+
 	"reserved": block(table{
 		"cpu":            whole(func(c *Config) *int { return &c.Client.Reserved.CPU }),
 		"memory":         whole(func(c *Config) *int { return &c.Client.Reserved.MemoryMB }),
@@ -158,12 +164,6 @@ var clientKeys = table{
 	"cpu_disable_dmidecode": anyBool, // nothing runs dmidecode
 	"gc_volumes_on_node_gc": anyBool, // there are no volumes
 	"network_speed":         noEffect("bandwidth is not scheduled"),
-	"gc_interval":           noEffect("directories of ended allocations are removed one by one, once there are more than gc_max_allocs"),
-	"gc_disk_usage_threshold": noEffect(
-		"directories of ended allocations are removed once there are more than gc_max_allocs, regardless of disk usage"),
-	"gc_inode_usage_threshold": noEffect(
-		"directories of ended allocations are removed once there are more than gc_max_allocs, regardless of inode usage"),
-	"gc_parallel_destroys": noEffect("directories of ended allocations are removed one by one"),
 }
 
 // clientJoin configures how a node finds servers. It retries forever.
@@ -184,15 +184,6 @@ var clientJoin = table{
 	"retry_interval": noEffect("the agent chooses its own retry intervals"),
 	"retry_max":      noEffect("the agent retries forever"),
 	"start_join":     only(),
-}
-
-// unsupportedDriver notes a problem for the configuration of a driver that
-// Berth does not have, unless all of it is empty.
-func unsupportedDriver(d *decoder, path string, n *node) {
-	if !isSet(n) {
-		return
-	}
-	d.addf(n.pos, path, "this driver is not supported: use docker, raw_exec or mock_driver")
 }
 
 // logLevel reads log_level, in any case. trace is debug with LogTrace set.

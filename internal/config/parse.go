@@ -169,6 +169,12 @@ func (r *reader) put(to object, path, key string, n *node) {
 		to[key] = n
 		return
 	}
+	if first, ok := have.value.([]*node); ok && decode.Join(path, key) == socketBlocks {
+		if more, ok := n.value.([]*node); ok {
+			have.value = append(first, more...)
+			return
+		}
+	}
 	old, isObject := have.value.(object)
 	add, also := n.value.(object)
 	if !isObject || !also {
@@ -183,12 +189,15 @@ func (r *reader) put(to object, path, key string, n *node) {
 // fold merges a list of objects into one object: JSON writes repeated blocks as
 // a list.
 func (r *reader) fold(path string, n *node) *node {
+	if _, ok := n.value.(object); ok && path == socketBlocks {
+		return &node{n.pos, []*node{n}}
+	}
 	list, ok := n.value.([]*node)
 	if !ok || len(list) == 0 {
 		return n
 	}
 	for _, e := range list {
-		if _, ok := e.value.(object); !ok {
+		if _, ok := e.value.(object); !ok || path == socketBlocks {
 			return n
 		}
 	}

@@ -126,10 +126,10 @@ func (d *decoder) expect(dev bool) {
 	switch n := s.BootstrapExpect; {
 	case dev && n > 1:
 		d.fail("server.bootstrap_expect", "must be 1 with -dev, got %d", n)
-	case !explicit && s.Join.Any(): // it should join, not bootstrap
-		s.BootstrapExpect = 0
+	case dev && !explicit && !s.Join.Any():
+		s.BootstrapExpect = 1
 	case n == 0 && !s.Join.Any():
-		d.warnf("server.bootstrap_expect is 0 and there is no server to join: this server waits until another one joins it")
+		d.warnf("server.bootstrap_expect is 0 and there is no server to join: without data, this server waits until another one joins it; 1 starts a cluster of its own")
 	case n == 1 && s.Join.Any():
 		d.warnf("server.bootstrap_expect is 1: without data, this server bootstraps a cluster of its own, regardless of the servers it joins")
 	case n > 1 && n%2 == 0:

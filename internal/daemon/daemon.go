@@ -115,7 +115,7 @@ func (d *Daemon) open() (err error) {
 	}
 	// Without a server, the API forwards to the servers of the node.
 	d.handler = api.NewAgent(api.AgentConfig{
-		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(),
+		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(d.agent),
 		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled,
 	})
 	return nil

@@ -15,6 +15,7 @@ import (
 type driverConfigs struct {
 	raw        raw.Config
 	exec, java isolated.Config
+	qemu       isolated.QemuConfig
 }
 
 // drivers returns what the configuration says of the drivers.
@@ -45,6 +46,10 @@ func drivers(c *config.Config) (out driverConfigs, err error) {
 		if to.out.Users, err = rules(name, i.DeniedUIDs, i.DeniedGIDs); err != nil {
 			return out, fmt.Errorf("plugin %s: %w", name, err)
 		}
+	}
+	out.qemu = isolated.QemuConfig{ImagePaths: p.Qemu.ImagePaths, Args: p.Qemu.Args}
+	if out.qemu.Users, err = rules("qemu", "", ""); err != nil {
+		return out, err
 	}
 	return out, nil
 }

@@ -37,9 +37,9 @@ func (d *Daemon) newNode() (err error) {
 		},
 		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
-		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, MockDriver: d.conf.Plugins.MockDriver,
-		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker,
-		StopTasksOnExit: d.conf.Dev, MaxDeadAllocs: c.GCMaxAllocs, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,
+		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
+		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,
+		StopTasksOnExit: d.conf.Dev, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,
 	})
 	return err
 }

@@ -42,7 +42,7 @@ func (d *Daemon) newServer() (err error) {
 		ACL: d.conf.ACL.Enabled, MinTokenTTL: d.conf.ACL.MinTTL, MaxTokenTTL: d.conf.ACL.MaxTTL, ResetIndex: resetIndex(s.DataDir),
 	}
 	if d.agent != nil {
-		c.Local, c.LocalTasks, c.LocalAgent, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
+		c.Local, c.LocalTasks, c.LocalAgent, c.LocalHost, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
 	}
 	if err := d.keyring(&c); err != nil {
 		return err

@@ -164,9 +164,9 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"wrong authority", shown(certstest.New(t).Issue("server.global.nomad")), "h"},
 		{"expired", shown(ca.IssueFor("server.global.nomad", certs.Life{From: now.Add(-2 * time.Hour), To: now.Add(-time.Hour)})), "h"},
 		{"not yet valid", shown(ca.IssueFor("server.global.nomad", certs.Life{From: now.Add(time.Hour), To: now.Add(2 * time.Hour)})), "h"},
-		{"client", shown(ca.Issue("client.global.nomad")), "armoARHh"},
+		{"client", shown(ca.Issue("client.global.nomad")), "armoARh"},
 		{"server of another region", shown(ca.Issue("server.eu.nomad")), "roRHh"},
-		{"client of another region", shown(ca.Issue("client.eu.nomad")), "Hh"},
+		{"client of another region", shown(ca.Issue("client.eu.nomad")), "h"},
 		{"person", shown(ca.Issue("cli.global.nomad")), "Hh"},
 		{"no role", shown(ca.Issue("db.example")), "Hh"},
 	} {

@@ -92,7 +92,7 @@ var Mock = &Schema{"mock_driver", []Setting{
 }}
 
 // schemas are those of all drivers that jobs can name.
-var schemas = []*Schema{Docker, Exec, Java, Mock, RawExec}
+var schemas = []*Schema{Docker, Exec, Java, Mock, Podman, Qemu, RawExec}
 
 // Drivers returns the names of the drivers that have a schema, in order.
 func Drivers() []string {
@@ -107,8 +107,13 @@ func Drivers() []string {
 // Needs returns what a machine must have so that its agent has a driver, or ""
 // if that takes the agent's configuration.
 func Needs(driver string) string {
-	if driver == Docker.Driver {
+	switch driver {
+	case Docker.Driver:
 		return "a Docker engine runs on its machine"
+	case Podman.Driver:
+		return "podman serves its socket on its machine"
+	case Qemu.Driver:
+		return "its machine has QEMU's program qemu-system-x86_64 and the agent runs as root"
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 // foreign are well-known drivers of Nomad that Berth's agents do not have. Tasks
 // that name them are accepted and wait for a node that has the driver.
 var foreign = []string{
-	"containerd-driver", "exec2", "firecracker-task-driver", "iis", "jail-task-driver", "nomad-driver-ch", "nspawn", "podman", "pot", "qemu",
+	"containerd-driver", "exec2", "firecracker-task-driver", "iis", "jail-task-driver", "nomad-driver-ch", "nspawn", "pot",
 	"rkt", "singularity", "virt", "win_iis",
 }
 

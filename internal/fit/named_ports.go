@@ -243,8 +243,7 @@ func (u *Usage) portSet(by *Writer, space int) *PortSet {
 // dynamic ports, holds a port of a host network.
 func (u *Usage) Holds(g *berth.TaskGroup, dynamic []uint16, network string, port uint16) bool {
 	space, known := u.space(network)
-	for i := range g.Networks {
-		nw := &g.Networks[i]
+	for _, nw := range g.AllNetworks() {
 		for _, p := range nw.ReservedPorts {
 			if at, ok := u.space(p.Network()); known && ok && at == space && p.Value == int(port) {
 				return true

@@ -45,8 +45,8 @@ func namedOf(g *berth.TaskGroup) *namedRequest {
 		r := t.Resources
 		tasks = tasks || r.Cores > 0 || len(r.Devices) > 0 || r.MemoryMaxMB != 0
 	}
-	for i := range g.Networks {
-		ports = ports || namesNetworks(g.Networks[i].ReservedPorts) || namesNetworks(g.Networks[i].DynamicPorts)
+	for _, nw := range g.AllNetworks() {
+		ports = ports || namesNetworks(nw.ReservedPorts) || namesNetworks(nw.DynamicPorts)
 	}
 	// Most groups ask for nothing of this kind and cost nothing more.
 	if !tasks && !ports {
@@ -58,8 +58,8 @@ func namedOf(g *berth.TaskGroup) *namedRequest {
 	}
 	// One named port makes all ports of the group named ones.
 	if ports {
-		for i := range g.Networks {
-			m.addPorts(&g.Networks[i])
+		for t, nw := range g.AllNetworks() {
+			m.addPorts(t, nw)
 		}
 	}
 	return m
@@ -76,14 +76,19 @@ func namesNetworks(ports []berth.Port) bool {
 	return false
 }
 
-// addPorts appends the ports of one network block: static ones with their
-// number, dynamic ones with 0. Grants list dynamic ports in this order.
-func (m *namedRequest) addPorts(nw *berth.NetworkResource) {
+// addPorts appends the ports of one network block, of a task if t is not nil:
+// static ones with their number, dynamic ones with 0. Grants list dynamic ports
+// in this order.
+func (m *namedRequest) addPorts(t *berth.Task, nw *berth.NetworkResource) {
+	of := ""
+	if t != nil { // tasks may have ports of one label
+		of = t.Name + "/"
+	}
 	for _, p := range nw.ReservedPorts {
-		m.ports = append(m.ports, portRequest{p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
+		m.ports = append(m.ports, portRequest{of + p.Label, p.Network(), uint16(p.Value), p.IgnoreCollision})
 	}
 	for _, p := range nw.DynamicPorts {
-		m.ports = append(m.ports, portRequest{label: p.Label, network: p.Network()})
+		m.ports = append(m.ports, portRequest{label: of + p.Label, network: p.Network()})
 	}
 }
 

@@ -17,13 +17,13 @@ type Request struct {
 // RequestOf returns what an allocation of the group asks for.
 func RequestOf(g *berth.TaskGroup) Request {
 	r := Request{Ask: g.Ask()}
-	for i := range g.Networks {
-		for _, p := range g.Networks[i].ReservedPorts {
+	for _, nw := range g.AllNetworks() {
+		for _, p := range nw.ReservedPorts {
 			if !p.IgnoreCollision && p.Network() == berth.DefaultHostNetwork {
 				r.Static = append(r.Static, uint16(p.Value))
 			}
 		}
-		r.Dynamic += len(g.Networks[i].DynamicPorts)
+		r.Dynamic += len(nw.DynamicPorts)
 	}
 	r.named = namedOf(g)
 	return r

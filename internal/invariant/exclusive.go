@@ -37,8 +37,7 @@ func takes(n *berth.Node, a *berth.Alloc) berth.Ask {
 func held(n *berth.Node, a *berth.Alloc) (out []exclusive) {
 	// Ports are stored without labels, in the order of the group's networks.
 	next := 0
-	for i := range a.Group.Networks {
-		nw := &a.Group.Networks[i]
+	for _, nw := range a.Group.AllNetworks() {
 		for _, p := range nw.ReservedPorts {
 			if !p.IgnoreCollision {
 				out = append(out, portsOn(n, p.Network(), uint16(p.Value))...)
@@ -111,8 +110,8 @@ func (c *checker) columns(n *berth.Node, u *fit.Usage, holder map[exclusive]bert
 		}
 	}
 	for a := range c.AllocsOn(n.ID) { // ports that may collide are counted too
-		for i := range a.Group.Networks {
-			ports += len(a.Group.Networks[i].ReservedPorts)
+		for _, nw := range a.Group.AllNetworks() {
+			ports += len(nw.ReservedPorts)
 		}
 	}
 	// The columns do not hold the ports of every address, so they can have

@@ -41,6 +41,7 @@ func Check(s *state.Snapshot) []Violation {
 	c.lists()
 	c.nodes()
 	c.pools()
+	c.quotas()
 	c.services()
 	c.preemptions()
 	c.children()

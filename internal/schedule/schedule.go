@@ -9,6 +9,7 @@
 package schedule
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
@@ -198,7 +199,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 	p := place.New(d.snap, d.job, d.plan.Stop, seed).Within(d.work)
 	defer p.Close()
 	failed := map[string]*berth.AllocMetric{}
-	missed := &berth.Missed{Classes: map[string]bool{}}
+	missed := &berth.Missed{Classes: map[string]bool{}, QuotaOnly: true}
 	// This may be the second attempt: what the first left is dropped.
 	d.plan.Place, d.plan.Explain = nil, map[string]*berth.AllocMetric{}
 	d.end.Queued, d.end.Failed, d.end.Missed = map[string]int{}, nil, nil
@@ -277,6 +278,7 @@ func instances(missing []reconcile.Missing) []place.Instance {
 // addMissed adds to all what another group missed.
 func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
+	all.Quota, all.QuotaOnly = cmp.Or(all.Quota, one.Quota), all.QuotaOnly && one.QuotaOnly
 	for class, ok := range one.Classes {
 		all.Classes[class] = all.Classes[class] || ok
 	}

@@ -119,7 +119,7 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 	defer p.Close()
 	// Each placement restricts the next, so elements are placed one by one.
 	s := placement.NewRules(d.snap, v)
-	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
+	failed, missed := map[string]*berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}, QuotaOnly: true}
 	d.plan.Explain, d.end.Queued = map[string]*berth.AllocMetric{}, map[string]int{}
 	for _, w := range list {
 		name := w.Group.Name

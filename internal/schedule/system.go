@@ -188,7 +188,7 @@ func (d *decider) waitForNodes(short [][]place.Shortfall) {
 			if w == nil {
 				w = &state.NodeWait{
 					Nodes: []berth.NodeID{s.Node.ID}, Failed: map[string]*berth.AllocMetric{}, Queued: map[string]int{},
-					Missed: &berth.Missed{Classes: map[string]bool{}},
+					Missed: &berth.Missed{Classes: map[string]bool{}, QuotaOnly: true},
 				}
 				at[s.Node.ID] = w
 				waits = append(waits, w)

@@ -33,7 +33,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"a job that is a text", `{"Job": "web"}`, 400, `^body\.job: must be an object, got "web"`},
 		{"an unknown block", body("", `, "Sidecars": {"Name": "x"}`), 400, `^job\.group\[g\]\.task\[app\]\.Sidecars: unknown field`},
 		{"an unknown field beside the job", `{"Job": {"ID": "web"}, "Force": true}`, 400, `^body\.Force: unknown field`},
-		{"a block that is not built", body(`, "Services": [{"Name": "x"}]`, ""), 400, `job\.group\[g\]\.service`},
+		{"a block that is not built", body(`, "Services": [{"Name": "x", "Provider": "consul"}]`, ""), 400, `job\.group\[g\]\.service`},
 		{"a negative count", body(`, "Count": -1`, ""), 400, `job\.group\[g\]\.count: .*-1`},
 		{"a huge count", body(`, "Count": 1000000`, ""), 400, `job\.group\[g\]\.count: .*1000000`},
 		{"a count beyond all numbers", body(`, "Count": 1e400`, ""), 400, `line 1, column \d+.*out of range`},

@@ -30,6 +30,9 @@ func newMetrics(s *Server) *metrics {
 	m := processMetrics()
 	m.server, m.intervals = s, newIntervals()
 	m.registry.MustRegister(m, m.intervals.histogram)
+	if h := s.config.LocalHost; h != nil {
+		m.registry.MustRegister(hostMetrics{h})
+	}
 	return m
 }
 
@@ -42,8 +45,14 @@ func processMetrics() *metrics {
 }
 
 // ProcessMetrics returns the metrics of an agent that is not a server: those of
-// its process.
-func ProcessMetrics() api.MetricsSource { return processMetrics() }
+// its process, and those of the machine unless host is nil.
+func ProcessMetrics(host HostSource) api.MetricsSource {
+	m := processMetrics()
+	if host != nil {
+		m.registry.MustRegister(hostMetrics{host})
+	}
+	return m
+}
 
 // figure describes one of our metrics.
 type figure struct {
@@ -78,6 +87,7 @@ var (
 	brokerUnacked = gauge("nomad.broker.total_unacked", "Evaluations that a worker holds.")
 	brokerWaiting = gauge("nomad.broker.total_waiting", "Evaluations that wait until a set time.")
 	blockedTotal  = gauge("nomad.blocked_evals.total_blocked", "Evaluations that wait for capacity.")
+	blockedQuota  = gauge("nomad.blocked_evals.total_quota_limit", "Evaluations that wait for room in a quota.")
 	quarantined   = gauge("nomad.broker.total_quarantined", "Jobs that are tried later and later, because deciding them takes too much work.")
 	nodesHeld     = gauge("heartbeat.held", "Nodes that missed their heartbeat and are not marked down, because many missed it at once.")
 	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes missed their heartbeat at once.")
@@ -164,6 +174,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(brokerUnacked, float64(b.Held))
 	put(brokerWaiting, float64(b.Delayed))
 	put(blockedTotal, float64(b.Blocked))
+	put(blockedQuota, float64(b.QuotaLimited))
 	put(quarantined, float64(b.Quarantined))
 	held, alarms := t.heartbeat.Silent()
 	put(nodesHeld, float64(held))

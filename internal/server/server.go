@@ -66,6 +66,7 @@ type Config struct {
 	Health          func() op.AgentHealth
 	Local           api.LogStreamer                                // reads the logs of tasks on this machine's node; nil without a node
 	LocalTasks      api.TaskControl                                // restarts and signals those tasks; nil without a node
+	LocalHost       HostSource                                     // the machine of that node; nil without a node
 	LocalAgent      LocalAgent                                     // answers what servers ask of that node's agent; nil without a node
 	LocalNode       func() berth.NodeID                            // called only if one of the three above is set
 	LocalServers    api.ServerList                                 // the servers that this machine's node knows
@@ -215,7 +216,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
-		Logs: s, Tasks: s, Agents: s, Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
+		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
 	})
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
@@ -225,6 +226,14 @@ func newServer(c Config) (*Server, error) {
 	s.handleServers()
 	s.handleKeyring()
 	return s, nil
+}
+
+// ownNode returns what names the node of this process, nil if it has none.
+func (c *Config) ownNode() func() berth.NodeID {
+	if c.LocalAgent == nil {
+		return nil
+	}
+	return c.LocalNode
 }
 
 // Handler returns the HTTP handler.

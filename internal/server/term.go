@@ -14,6 +14,7 @@ import (
 	"berth/internal/leader/collector"
 	"berth/internal/leader/deploy"
 	"berth/internal/leader/drain"
+	"berth/internal/leader/expire"
 	"berth/internal/leader/fence"
 	"berth/internal/leader/finalize"
 	"berth/internal/leader/heartbeat"
@@ -132,6 +133,7 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		{"heartbeat", t.heartbeat.Run},
 		{"locks", t.locks.Run},
 		controller("rotate", rotate.New(s.config.Keyring, s.config.Logger), rotate.Watched()...),
+		controller("expire", expire.New()),
 		controller("collector", collector.NewTimer(s.config.Collect, seed()), collector.Watched()...),
 		controller("drain", drain.New(seed()), drain.Watched()...),
 		controller("fence", fence.New(seed()), fence.Watched()...),

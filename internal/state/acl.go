@@ -14,6 +14,9 @@ type aclTable struct {
 	tokens   rows[berth.ACLToken]
 	policies rows[berth.ACLPolicy]
 	roles    rows[berth.ACLRole]
+	methods  keyed[berth.ACLAuthMethod]  // by name
+	rules    keyed[berth.ACLBindingRule] // by ID
+	oneTime  keyed[berth.OneTimeToken]   // by SHA-256 of the one-time secret
 
 	byAccessor cow.Tree[string]
 	bySecret   cow.Tree[string] // SHA-256 of the secret
@@ -99,6 +102,17 @@ func (s *Snapshot) RightsOf(t *berth.ACLToken) *acl.ACL {
 		}
 	}
 	return s.RightsBy(names...)
+}
+
+// WorkloadPolicies returns the names of the policies that are bound to a task.
+func (s *Snapshot) WorkloadPolicies(namespace, job, group, task string) []string {
+	names := []string{}
+	for p := range s.ACLPolicies() {
+		if p.JobACL.Binds(namespace, job, group, task) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // RightsBy returns what policies allow together.

@@ -160,6 +160,19 @@ func (c *UpsertACLPolicies) Apply(tx *Tx) error {
 	return nil
 }
 
+// boundSince is the log version since which policies can be bound to jobs.
+const boundSince = 5
+
+// needs returns the log version that the command needs.
+func (c *UpsertACLPolicies) needs() int {
+	for _, p := range c.Policies {
+		if p != nil && p.JobACL != nil {
+			return boundSince
+		}
+	}
+	return kinds[NumberOf(c)].since
+}
+
 // DeleteACLPolicies deletes policies. Tokens and roles that name them stay, and
 // lose what they granted.
 type DeleteACLPolicies struct {

@@ -18,6 +18,7 @@ func (tx *Tx) newAlloc(a *berth.Alloc, node uint32, r *fit.Request) {
 		tx.fit.Claim(u, r, a.Grant())
 	}
 	tx.countAlloc(nil, a)
+	tx.countQuota(nil, a)
 	tx.note(Allocs, nil, a)
 }
 
@@ -38,6 +39,7 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 		tx.account(old, a, tx.nodes.usage.Edit(tx.edit, n.Number))
 	}
 	tx.countAlloc(old, a)
+	tx.countQuota(old, a)
 	tx.note(Allocs, old, a)
 	if tx.services.count > 0 && a.Ended() && !old.Ended() {
 		tx.endServices(tx.ServicesOf(a.ID))

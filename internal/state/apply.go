@@ -50,6 +50,7 @@ func (tx *Tx) try(c Command) (err error) {
 func (tx *Tx) step(c Command) error {
 	tx.Index++
 	tx.ids, tx.by = nil, NumberOf(c)
+	clear(tx.quotaCounts) // a refused command may have read some
 	logVersion := needs(c, tx.by)
 	err := tx.allowed(c, logVersion)
 	if err == nil {
@@ -88,6 +89,7 @@ func (tx *Tx) storeCounts() {
 		tx.touchStream(s.UID)
 	}
 	clear(tx.counting)
+	tx.storeQuotaCounts()
 }
 
 // Undo takes back the last applied command. It costs as much as applying all

@@ -24,11 +24,16 @@ const (
 	ACLTokens
 	ACLPolicies
 	ACLRoles
+	ACLAuthMethods
+	ACLBindingRules
+	ACLOneTimeTokens
+	Quotas
+	QuotaUsages
 	tableCount
 )
 
 // tableNames has the names of the tables in the order of the constants.
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables", "acl_tokens", "acl_policies", "acl_roles"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables", "acl_tokens", "acl_policies", "acl_roles", "acl_auth_methods", "acl_binding_rules", "acl_one_time_tokens", "quotas", "quota_usage"}
 
 // String returns the table's name in snake case.
 func (t Table) String() string { return tableNames[t] }

@@ -73,7 +73,16 @@ func init() {
 		63: {make: func() Command { return &UpsertACLPolicies{} }, since: 4, feature: "access control"},
 		64: {make: func() Command { return &DeleteACLPolicies{} }, since: 4, feature: "access control"},
 		65: {make: func() Command { return &UpsertACLRoles{} }, since: 4, feature: "access control"},
+		67: {make: func() Command { return &UpsertQuotas{} }, since: quotasSince, feature: quotas},
+		68: {make: func() Command { return &DeleteQuotas{} }, since: quotasSince, feature: quotas},
 		66: {make: func() Command { return &DeleteACLRoles{} }, since: 4, feature: "access control"},
+		90: {make: func() Command { return &UpsertAuthMethod{} }, since: 5, feature: "login"},
+		91: {make: func() Command { return &DeleteAuthMethods{} }, since: 5, feature: "login"},
+		92: {make: func() Command { return &UpsertBindingRule{} }, since: 5, feature: "login"},
+		93: {make: func() Command { return &DeleteBindingRules{} }, since: 5, feature: "login"},
+		94: {make: func() Command { return &PutOneTimeToken{} }, since: 5, feature: "one-time tokens"},
+		95: {make: func() Command { return &TakeOneTimeToken{} }, since: 5, feature: "one-time tokens"},
+		96: {make: func() Command { return &DropExpired{} }, since: 5, feature: "the collection of expired tokens", counted: true},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

@@ -23,6 +23,8 @@ var contentNames = map[codec.Kind]string{
 	codec.TrackedVersions: "tracked_versions", codec.Deletion: "deletions", codec.Stream: "streams", codec.Resource: "resources",
 	codec.RootKey: "root_keys", codec.Variable: "variables",
 	codec.ACLToken: "acl_tokens", codec.ACLPolicy: "acl_policies", codec.ACLRole: "acl_roles",
+	codec.ACLAuthMethod: "acl_auth_methods", codec.ACLBindingRule: "acl_binding_rules", codec.ACLOneTimeToken: "acl_one_time_tokens",
+	codec.Quota: "quotas",
 }
 
 // Contents returns how much the state holds of each kind of row that occurs,

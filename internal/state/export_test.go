@@ -26,4 +26,6 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[versionLimit](), reflect.TypeFor[JobDeletion](), reflect.TypeFor[berth.StreamJob](), reflect.TypeFor[berth.Object](),
 	reflect.TypeFor[berth.RootKey](), reflect.TypeFor[berth.SealedVariable](),
 	reflect.TypeFor[berth.ACLToken](), reflect.TypeFor[berth.ACLPolicy](), reflect.TypeFor[berth.ACLRole](),
+	reflect.TypeFor[berth.ACLAuthMethod](), reflect.TypeFor[berth.ACLBindingRule](), reflect.TypeFor[berth.OneTimeToken](),
+	reflect.TypeFor[berth.Quota](),
 }

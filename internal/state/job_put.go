@@ -34,6 +34,7 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	tx.mergeIntoDeployment(old, j)
 	tx.updateRelatives(old, j)
 	tx.touchStream(j.UID)
+	tx.countQuotaJob(old, j)
 	tx.note(Jobs, anyOrNil(old), j)
 }
 
@@ -111,6 +112,7 @@ func (tx *Tx) removeJob(j *berth.Job) {
 		t.perNode.Remove(tx.edit, jobKey(j.Key()), slot)
 	}
 	tx.listScaled(j, nil, slot)
+	tx.countQuotaJob(t.vec.Get(slot), nil)
 	if t.scalings.Get(slot) != nil {
 		t.scalings.Set(tx.edit, slot, nil)
 	}

@@ -62,6 +62,9 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 		c.preserve(&j, old)
 	}
 	j.Stop = false
+	if err := tx.quotaAllowsJob(old, &j); err != nil {
+		return err
+	}
 	tx.following(old, &j, c.Now)
 	tx.putJob(old, &j)
 	if c.Submission != nil {
@@ -168,6 +171,9 @@ func (c *RegisterJob) stream(tx *Tx, old *berth.Job) error {
 		return berth.Errorf(berth.Invalid, "job.type: job %q is of type %s, which can be neither periodic nor parameterized", j.ID, j.Type)
 	}
 	j.Stop = false
+	if err := tx.quotaAllowsJob(old, &j); err != nil {
+		return err
+	}
 	// A first registration begins the submission at once.
 	if old == nil {
 		tx.following(nil, &j, c.Now)

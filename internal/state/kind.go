@@ -27,6 +27,13 @@ const streamJobs = "jobs of type " + berth.TypeStream
 // secrets is the feature of the keyring and of what it encrypts.
 const secrets = "variables and the keyring"
 
+// quotas is the feature of quotas, and quotasSince the log version that brought
+// them.
+const (
+	quotas      = "quotas"
+	quotasSince = 5
+)
+
 // kinds holds all kinds by number, and numbers the reverse. commands.go fills
 // them in an init function: the table names every command, and commands depend
 // on these variables.

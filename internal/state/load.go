@@ -70,6 +70,10 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.ACLPolicy:       loadACLPolicy,
 	codec.ACLRole:         loadACLRole,
 	codec.ACLBootstrap:    loadACLBootstrap,
+	codec.ACLAuthMethod:   loadAuthMethod,
+	codec.ACLBindingRule:  loadBindingRule,
+	codec.ACLOneTimeToken: loadOneTimeToken,
+	codec.Quota:           loadQuota,
 }
 
 // record loads one record of a saved snapshot. Errors of r are left to the
@@ -125,6 +129,9 @@ func (l *loader) finish() *Snapshot {
 	s.streams.changed, s.resources.changed = l.changed[Streams], l.changed[Resources]
 	s.rootKeys.changed, s.variables.changed = l.changed[RootKeys], l.changed[Variables]
 	s.acl.tokens.changed, s.acl.policies.changed, s.acl.roles.changed = l.changed[ACLTokens], l.changed[ACLPolicies], l.changed[ACLRoles]
+	s.acl.methods.changed, s.acl.rules.changed, s.acl.oneTime.changed = l.changed[ACLAuthMethods], l.changed[ACLBindingRules], l.changed[ACLOneTimeTokens]
+	l.countQuotas()
+	s.quotas.changed, s.quotas.counted = l.changed[Quotas], l.changed[QuotaUsages]
 	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }

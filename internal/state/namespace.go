@@ -59,6 +59,9 @@ func (c *UpsertNamespaces) Apply(tx *Tx) error {
 		if pool := n.DefaultPool(); tx.NodePool(pool) == nil {
 			return berth.Errorf(berth.Invalid, "NodePoolConfiguration.Default: node pool %q not found", pool)
 		}
+		if n.Quota != "" && tx.Quota(n.Quota) == nil {
+			return berth.Errorf(berth.Invalid, "Quota: quota %q not found", n.Quota)
+		}
 	}
 	for _, n := range c.Namespaces {
 		row := *n
@@ -68,8 +71,27 @@ func (c *UpsertNamespaces) Apply(tx *Tx) error {
 			row.CreateIndex = old.CreateIndex
 		}
 		tx.putNamespace(old, &row)
+		tx.moveQuota(old, &row)
 	}
 	return nil
+}
+
+// needs implements needer: quotas came with log version 5.
+func (c *UpsertNamespaces) needs() int {
+	for _, n := range c.Namespaces {
+		if n != nil && n.Quota != "" {
+			return quotasSince
+		}
+	}
+	return 4
+}
+
+// feature implements featured.
+func (c *UpsertNamespaces) feature() string {
+	if c.needs() == quotasSince {
+		return quotas
+	}
+	return "namespaces"
 }
 
 // DeleteNamespaces deletes namespaces that nothing uses. One that is used refuses
@@ -112,6 +134,7 @@ func (tx *Tx) removeNamespace(name string) {
 	t.byName.Remove(tx.edit, name, slot)
 	t.remove(tx, slot)
 	tx.note(Namespaces, n, nil)
+	tx.moveQuota(n, nil)
 }
 
 // namespaceUsers lists the jobs or the variables of a namespace, or returns "". Ended ones count

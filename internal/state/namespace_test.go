@@ -68,7 +68,7 @@ func TestNamespaces(t *testing.T) {
 	refusedAs(t, log, &state.UpsertNamespaces{Namespaces: make([]*berth.Namespace, 2)}, berth.Invalid, "one of them is empty")
 	quota := spaces("new")
 	quota.Namespaces[0].Quota = "q"
-	refusedAs(t, log, quota, berth.Invalid, "quotas are not supported")
+	refusedAs(t, log, quota, berth.Invalid, `quota "q" not found`)
 	pool := spaces("new")
 	pool.Namespaces[0].NodePoolConfiguration = &berth.NamespaceNodePoolConfiguration{Default: "gpu"}
 	refusedAs(t, log, pool, berth.Invalid, `node pool "gpu" not found`)

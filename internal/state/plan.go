@@ -145,7 +145,7 @@ func (tx *Tx) leaveTo(stops []berth.AllocStop, now int64) {
 // place makes the placements that fit.
 func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 	names, away := tx.liveNames(job)
-	pes := tx.streamsOf(job)
+	pes, room := tx.streamsOf(job), tx.quotaForPlan(job)
 	requests := make([]*fit.Request, len(job.TaskGroups))
 	if !c.fromLog {
 		c.nodes = make([]uint32, len(c.Place))
@@ -186,6 +186,9 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		}
 		if refused == nil && p.Canary {
 			refused = berth.Refuse(berth.RefusedInstance, c.joins.refuses(version.group.Name))
+		}
+		if refused == nil {
+			refused = room.refuses(version)
 		}
 		var pe *berth.Object
 		if refused == nil && pes != nil {

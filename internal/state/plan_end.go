@@ -49,7 +49,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		return
 	}
 	e.FailedTGAllocs, e.QueuedAllocations, e.Missed = end.Failed, end.Queued, nil
-	e.SnapshotIndex, e.Timeline = end.SnapshotIndex, end.Timeline
+	e.SnapshotIndex, e.Timeline, e.QuotaLimitReached = end.SnapshotIndex, end.Timeline, end.Missed.QuotaReached()
 	live := job != nil && job.UID == e.JobUID && !job.Stop
 	if live && tx.KeepsLineage() { // clients go from an evaluation to the deployment they wait for
 		if d := tx.deploymentOf(job); d != nil {
@@ -95,6 +95,7 @@ func (tx *Tx) end(old *berth.Eval, job *berth.Job, end *EvalEnd, now int64) {
 		if end.Blocked != nil && n.ID == end.Blocked.ID {
 			next.Status, next.Missed = berth.EvalBlocked, end.Missed
 			next.FailedTGAllocs, next.QueuedAllocations = end.Failed, end.Queued
+			next.QuotaLimitReached = end.Missed.QuotaReached()
 			next.SnapshotIndex, next.DeploymentID = end.SnapshotIndex, tx.deploymentOfEval(&e)
 		}
 		tx.putEval(nil, next)

@@ -65,11 +65,15 @@ func relabel(ports []uint16, was, is *berth.TaskGroup) []uint16 {
 }
 
 // dynamicLabels returns the labels of a group's dynamic ports in the order of
-// an allocation's Ports.
+// an allocation's Ports. Those of a task have its name before them.
 func dynamicLabels(g *berth.TaskGroup) (out []string) {
-	for i := range g.Networks {
-		for _, p := range g.Networks[i].DynamicPorts {
-			out = append(out, p.Label)
+	for t, nw := range g.AllNetworks() {
+		of := ""
+		if t != nil {
+			of = t.Name + "/"
+		}
+		for _, p := range nw.DynamicPorts {
+			out = append(out, of+p.Label)
 		}
 	}
 	return out

@@ -21,6 +21,8 @@ func tablesOf(version int) int {
 		return int(Streams)
 	case version < codec.SecretsSince:
 		return int(RootKeys)
+	case version < codec.LoginSince:
+		return int(ACLAuthMethods)
 	}
 	return int(tableCount)
 }
@@ -133,6 +135,19 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	for t := range snap.ACLTokens() {
 		s.row(codec.ACLToken, t)
+	}
+	for m := range snap.AuthMethods() {
+		s.row(codec.ACLAuthMethod, m)
+	}
+	for r := range snap.BindingRules() {
+		s.row(codec.ACLBindingRule, r)
+	}
+	for t := range snap.OneTimeTokens() {
+		s.row(codec.ACLOneTimeToken, t)
+	}
+	for q := range snap.Quotas() {
+		s.Uint(snap.QuotaUsage(q.Name).Index)
+		s.row(codec.Quota, q)
 	}
 	if snap.acl.bootstrapped > 0 {
 		s.Uint(snap.acl.bootstrapped)

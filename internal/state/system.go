@@ -123,11 +123,11 @@ func (tx *Tx) waitOnNodes(old, e *berth.Eval, job *berth.Job, end *EvalEnd, now 
 // waitOn lets a blocked evaluation of a node keep waiting, with the new reason
 // if that changed.
 func (tx *Tx) waitOn(b, by *berth.Eval, w *NodeWait, end *EvalEnd) {
-	if b.JobModifyIndex == by.JobModifyIndex && b.Missed != nil && slices.Equal(b.Missed.Dimensions, w.Missed.Dimensions) {
+	if b.JobModifyIndex == by.JobModifyIndex && b.Missed != nil && slices.Equal(b.Missed.Dimensions, w.Missed.Dimensions) && b.Missed.Quota == w.Missed.Quota {
 		return
 	}
 	n := *b
-	n.FailedTGAllocs, n.QueuedAllocations, n.Missed = w.Failed, w.Queued, w.Missed
+	n.FailedTGAllocs, n.QueuedAllocations, n.Missed, n.QuotaLimitReached = w.Failed, w.Queued, w.Missed, w.Missed.Quota
 	n.JobModifyIndex, n.SnapshotIndex, n.DeploymentID = by.JobModifyIndex, end.SnapshotIndex, tx.deploymentOfEval(by)
 	tx.putEval(b, &n)
 }
@@ -138,7 +138,7 @@ func (tx *Tx) newNodeWait(by *berth.Eval, node berth.NodeID, w *NodeWait, end *E
 		ID: tx.newID(by.ID), Namespace: by.Namespace, JobID: by.JobID, JobUID: by.JobUID, Type: by.Type, Priority: by.Priority,
 		TriggeredBy: berth.TriggerQueuedAllocs, Cause: berth.Cause{Kind: berth.CauseEval, ID: by.ID.String()},
 		JobModifyIndex: by.JobModifyIndex, NodeID: node, PreviousEval: by.ID, Status: berth.EvalBlocked,
-		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, SnapshotIndex: end.SnapshotIndex,
+		FailedTGAllocs: w.Failed, QueuedAllocations: w.Queued, Missed: w.Missed, QuotaLimitReached: w.Missed.Quota, SnapshotIndex: end.SnapshotIndex,
 		DeploymentID: tx.deploymentOfEval(by), CreateTime: now, ModifyTime: now,
 	}
 }

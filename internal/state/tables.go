@@ -42,6 +42,7 @@ type Snapshot struct {
 	resources    resourceTable
 	rootKeys     rootKeyTable
 	variables    variableTable
+	quotas       quotaTable
 	streamIDs    uint64 // the last one given to a stream job
 	traces       traces
 
@@ -88,6 +89,16 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		return s.acl.policies.changed
 	case ACLRoles:
 		return s.acl.roles.changed
+	case ACLAuthMethods:
+		return s.acl.methods.changed
+	case ACLBindingRules:
+		return s.acl.rules.changed
+	case ACLOneTimeTokens:
+		return s.acl.oneTime.changed
+	case Quotas:
+		return s.quotas.changed
+	case QuotaUsages:
+		return s.quotas.counted
 	}
 	return 0
 }
@@ -127,6 +138,14 @@ func (s *Snapshot) Count(t Table) int {
 		return s.acl.policies.count
 	case ACLRoles:
 		return s.acl.roles.count
+	case ACLAuthMethods:
+		return s.acl.methods.count
+	case ACLBindingRules:
+		return s.acl.rules.count
+	case ACLOneTimeTokens:
+		return s.acl.oneTime.count
+	case Quotas, QuotaUsages:
+		return s.quotas.count
 	}
 	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"berth/internal/fit"
+	"berth/internal/quota"
 )
 
 // A Tx applies commands one after another to its own state, which starts as a
@@ -25,9 +26,10 @@ type Tx struct {
 
 	// Of the current command:
 
-	counting map[uint32]*Summary // by the job's slot: the summaries that it changes
-	ids      *rand.ChaCha8       // the source of the IDs that it creates
-	by       Number
+	counting    map[uint32]*Summary     // by the job's slot: the summaries that it changes
+	quotaCounts map[uint32]*quota.Usage // by the quota's slot: the usages that it changes
+	ids         *rand.ChaCha8           // the source of the IDs that it creates
+	by          Number
 }
 
 // edits numbers edits across all stores of the process.

@@ -81,6 +81,10 @@ func (tx *Tx) putVariable(old, v *berth.SealedVariable) {
 		t.set(tx, slot, v)
 		t.index(tx, v, slot, true)
 	}
+	if old != nil {
+		tx.countQuotaBytes(v.Namespace, -len(old.Data))
+	}
+	tx.countQuotaBytes(v.Namespace, len(v.Data))
 	tx.note(Variables, anyOrNil(old), v)
 }
 
@@ -110,6 +114,14 @@ func (c *PutVariable) Apply(tx *Tx) error {
 	}
 	if err := lockedFor(old, c.Lock); err != nil {
 		return err
+	}
+	if more := len(c.Data); more > 0 {
+		if old != nil {
+			more -= len(old.Data)
+		}
+		if err := tx.quotaAllowsBytes(c.Namespace, more); err != nil {
+			return err
+		}
 	}
 	v := berth.SealedVariable{Namespace: c.Namespace, Path: c.Path, CreateIndex: tx.Index, CreateTime: c.Now}
 	if old != nil {
@@ -214,13 +226,19 @@ func (c *DeleteVariable) Apply(tx *Tx) error {
 	if err := lockedFor(old, c.Lock); err != nil || old == nil {
 		return err
 	}
-	t := &tx.variables
-	slot, _ := t.byPath.First(variableKey(k))
-	t.byPath.Remove(tx.edit, variableKey(k), slot)
+	tx.removeVariable(old)
+	return nil
+}
+
+// removeVariable deletes a variable.
+func (tx *Tx) removeVariable(old *berth.SealedVariable) {
+	t, key := &tx.variables, variableKey(old.Key())
+	slot, _ := t.byPath.First(key)
+	t.byPath.Remove(tx.edit, key, slot)
 	t.index(tx, old, slot, false)
 	t.remove(tx, slot)
+	tx.countQuotaBytes(old.Namespace, -len(old.Data))
 	tx.note(Variables, old, nil)
-	return nil
 }
 
 // Rekeyed is a variable that was encrypted again.

@@ -53,6 +53,9 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	}
 	// The old version becomes a new one, at the end of the history.
 	j := *to
+	if err := tx.quotaAllowsJob(cur, &j); err != nil {
+		return err
+	}
 	tx.following(cur, &j, c.Now)
 	// putJob may drop the old version and its source, so read it before.
 	source := tx.Submission(c.Key, c.Version)

@@ -48,6 +48,8 @@ func (s *Session) Call(ctx context.Context, method string, in, out any) error {
 // callOnce makes a call on an idle stream or on a new one, and keeps the stream
 // for later if it is still in order.
 func (s *Session) callOnce(ctx context.Context, method string, in, out any) error {
+	s.begin()
+	defer s.end()
 	st, err := s.take(ctx, method)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsent, err)

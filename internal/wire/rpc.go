@@ -135,6 +135,7 @@ func errNoMethod(name string) error {
 
 // serveCall answers one call.
 func (s *Server) serveCall(ctx context.Context, m *method, h header, r *frameReader, arg []byte, peer *Peer) error {
+	defer peer.busy()()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(s.cfg.CallTime, func() { cancel(context.DeadlineExceeded) })

@@ -31,7 +31,8 @@ type Session struct {
 	slots chan struct{}   // one for each stream that this end has opened
 	idle  chan *rpcStream // kept for later calls, each with its slot
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	retirement
 	open   map[*yamux.Stream]bool // in use for reading or writing
 	ending bool                   // wake was called
 }

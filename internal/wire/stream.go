@@ -60,6 +60,7 @@ func (s *Session) Stream(ctx context.Context, method string, in any) (*Stream, e
 		return nil, fmt.Errorf("%w: %w", ErrUnsent, broken(ctx, method, err))
 	}
 	s.hold(conn)
+	s.begin()
 	st := &Stream{
 		conn: conn, sess: s, patient: s.server.cfg.FrameTime, accepted: true,
 		r:      &frameReader{conn: conn, patient: s.server.cfg.FrameTime},
@@ -245,13 +246,14 @@ func (s *Stream) Close() error {
 	s.conn.SetDeadline(longAgo) // ends a Recv or Send in progress
 	err := s.conn.Close()
 	if s.sess != nil {
-		s.over.Do(func() { <-s.sess.slots })
+		s.over.Do(func() { <-s.sess.slots; s.sess.end() })
 	}
 	return err
 }
 
 // serveStreaming serves one streaming RPC.
 func (s *Server) serveStreaming(ctx context.Context, r *frameReader, peer *Peer) error {
+	defer peer.busy()()
 	frame, err := r.next(maxHeader, false)
 	if err != nil {
 		return err

@@ -66,15 +66,16 @@ const (
 
 // Config sets the limits of a Server. The zero value suits a production server.
 type Config struct {
-	Log       *slog.Logger   // nil: slog.Default
-	MaxConns  int            // from one client address at a time (an IPv6 /64 is one); 0: 100
-	MaxTotal  int            // from all client addresses together; 0: no limit
-	MaxCalls  int            // of one method at a time, without those that wait; 0: 16384. See [Server.Limit] and [Idle].
-	Handshake time.Duration  // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
-	CallTime  time.Duration  // for a call, beyond what its query may wait; 0: 60 s
-	FrameTime time.Duration  // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
-	fullTime  time.Duration  // until a full session must have a stream for a call; 0: 10 s
-	Once      []msgpack.Memo // what answers hold again and again
+	Log        *slog.Logger   // nil: slog.Default
+	MaxConns   int            // from one client address at a time (an IPv6 /64 is one); 0: 100
+	MaxTotal   int            // from all client addresses together; 0: no limit
+	MaxCalls   int            // of one method at a time, without those that wait; 0: 16384. See [Server.Limit] and [Idle].
+	Handshake  time.Duration  // from the connection to the first whole request, or the first bytes of yamux; 0: 5 s
+	CallTime   time.Duration  // for a call, beyond what its query may wait; 0: 60 s
+	FrameTime  time.Duration  // for a frame that has begun to arrive, and for each piece of one to be taken; 0: 30 s
+	fullTime   time.Duration  // until a full session must have a stream for a call; 0: 10 s
+	retireTime time.Duration  // that a retired session must be idle before it ends; 0: 5 s
+	Once       []msgpack.Memo // what answers hold again and again
 
 	Region  string      // whose servers and agents these are; "": global
 	TLS     *tls.Config // what follows byte 0x03, which must ask for certificates and check them; nil: refused
@@ -95,6 +96,7 @@ func (c *Config) fill() {
 	c.Handshake = cmp.Or(c.Handshake, 5*time.Second)
 	c.CallTime = cmp.Or(c.CallTime, 60*time.Second)
 	c.fullTime = cmp.Or(c.fullTime, 10*time.Second)
+	c.retireTime = cmp.Or(c.retireTime, 5*time.Second)
 	c.FrameTime = cmp.Or(c.FrameTime, 30*time.Second)
 	c.Region = cmp.Or(c.Region, "global")
 }

@@ -326,6 +326,55 @@ var rows = []struct {
 		}
 		d.is(a.Rest().FollowupEval, berth.EvalPending, "scheduling")
 	}},
+	{"blocked to complete: a quota has room", func(d *desk) {
+		n := 250
+		q := &berth.Quota{Name: "q", Limits: []*berth.QuotaLimit{{Region: "global", RegionLimit: &berth.QuotaResources{CPU: &n}}}}
+		d.do(&state.UpsertQuotas{Quotas: []*berth.Quota{q}, Region: "global"},
+			&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Name: berth.DefaultNamespace, Quota: "q"}}},
+			statetest.Register(d.job("web", 3, 100, ""), 1), statetest.Register(d.job("api", 2, 50, ""), 2))
+		s := d.work()
+		e := d.is(d.raised("web", berth.TriggerQueuedAllocs).ID, berth.EvalBlocked, "")
+		if e.QuotaLimitReached != "q" || len(live(s, "web")) != 2 || len(live(s, "api")) != 1 {
+			d.t.Fatalf("%+v; %d and %d run", e, len(live(s, "web")), len(live(s, "api")))
+		}
+		// Capacity of nodes helps none of them.
+		d.do(statetest.AddNode(2, 4000, 4000))
+		if again := d.work(); again.Eval(e.ID).Timeline != e.Timeline {
+			d.t.Error("it was looked at again for a node")
+		}
+		// What ends leaves room for the most urgent.
+		a := live(d.store.Snapshot(), "api")[0]
+		d.do(&state.StopJob{Key: key("api"), Eval: seed(9), Now: 1})
+		d.work()
+		d.do(&state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientComplete}}, Now: time.Now().UnixNano()})
+		d.work()
+		d.is(e.ID, berth.EvalBlocked, "") // 50 MHz are left
+		// A larger limit wakes it, too.
+		n2 := 300
+		q = &berth.Quota{Name: "q", Limits: []*berth.QuotaLimit{{Region: "global", RegionLimit: &berth.QuotaResources{CPU: &n2}}}}
+		d.do(&state.UpsertQuotas{Quotas: []*berth.Quota{q}, Region: "global"})
+		if s = d.work(); len(live(s, "web")) != 3 {
+			d.t.Errorf("%d run", len(live(s, "web")))
+		}
+		d.is(e.ID, berth.EvalComplete, "")
+	}},
+	{"blocked to complete: a namespace has another quota", func(d *desk) {
+		n := 1
+		q := &berth.Quota{Name: "q", Limits: []*berth.QuotaLimit{{Region: "global", RegionLimit: &berth.QuotaResources{Allocations: &n}}}}
+		space := func(quota string) *state.UpsertNamespaces {
+			return &state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Name: berth.DefaultNamespace, Quota: quota}}}
+		}
+		d.do(&state.UpsertQuotas{Quotas: []*berth.Quota{q}, Region: "global"}, space("q"), statetest.Register(d.job("web", 2, 100, ""), 1), statetest.Register(d.everywhere("logs", 10), 2))
+		d.work()
+		d.is(d.raised("web", berth.TriggerQueuedAllocs).ID, berth.EvalBlocked, "")
+		if e := d.is(d.raised("logs", berth.TriggerQueuedAllocs).ID, berth.EvalBlocked, ""); e.QuotaLimitReached != "q" || e.NodeID.IsZero() {
+			d.t.Errorf("%+v", e)
+		}
+		d.do(space(""))
+		if s := d.work(); len(live(s, "web")) != 2 || len(live(s, "logs")) != 1 {
+			d.t.Errorf("%d and %d run", len(live(s, "web")), len(live(s, "logs")))
+		}
+	}},
 	{"scheduling to applying", func(d *desk) {
 		d.do(statetest.Register(d.job("web", 1, 100, ""), 1))
 		x := d.take()

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"berth/internal/eventually"
 )
 
 // roomForThree is the CPU of a node on which three processing elements of the
@@ -28,7 +23,7 @@ func (s *stage) streamActs() []act {
 		{"What it is made of, and who feeds whom", s.showStream},
 		{"Tuples flow, and what the importing job's filter lets through raises alarms", s.showTuples},
 		{"A channel is stopped by hand: the same processing element is launched again, and its peers are told", s.stopChannel},
-		{"A fourth channel: elements that it does not concern run on, the others start again", s.widen},
+		{"A fourth channel: elements that get a new neighbor start again, and the job that imports from them runs on", s.widen},
 		{"It is deleted in the foreground: what it owns goes first, it goes last", s.deleteTelemetry},
 		{"Submitted again with room for a part of it, the server that leads is killed (kill -9) in the middle", s.interrupt},
 		{"The next leader gives up the half of it and starts again; with capacity it completes", s.recover},
@@ -283,83 +278,6 @@ func (s *stage) widen() error {
 	return s.routes(4, 1)
 }
 
-// change is an event about an object that has an owner.
-type change struct {
-	Index      uint64
-	Type       string
-	Kind, Name string
-	UID, Owner string
-	Cause      string
-	Deleting   bool
-}
-
-// changes reads the event stream from an index on until one of the events is
-// last.
-func (s *stage) changes(from uint64, last func(*change) bool) (out []change, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, eventually.Limit)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/event/stream?topic=Resource&index=%d", s.addr, from), nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	for lines := json.NewDecoder(resp.Body); ; {
-		var events struct {
-			Error  string
-			Events []struct {
-				Index   uint64
-				Type    string
-				Payload struct {
-					Resource struct {
-						Kind, Name, UID, OwnerUID, Cause string
-						Deleting                         bool
-					}
-				}
-			}
-		}
-		if err := lines.Decode(&events); err != nil {
-			return out, fmt.Errorf("the event stream ends before what is waited for: %w", err)
-		}
-		if events.Error != "" {
-			return out, errors.New(events.Error)
-		}
-		// All events of one index are kept, also those after the last one.
-		ended := false
-		for _, e := range events.Events {
-			r := e.Payload.Resource
-			c := change{e.Index, e.Type, r.Kind, r.Name, r.UID, r.OwnerUID, r.Cause, r.Deleting}
-			out = append(out, c)
-			ended = ended || last(&c)
-		}
-		if ended {
-			return out, nil
-		}
-	}
-}
-
-// showChanges shows those events that are about the end and the beginning of
-// objects.
-func (s *stage) showChanges(from uint64, all []change) {
-	fmt.Fprintf(s.out, "$ curl '%s/v1/event/stream?topic=Resource&index=%d' # what is added, deleted, or marked\n", s.addr, from)
-	for _, c := range all {
-		if c.Type != "Modified" || c.Kind == "Job" {
-			fmt.Fprintf(s.out, "%5d  %-8s  %-17s  %-40s  %s  %s\n", c.Index, c.Type, c.Kind, c.Name, c.UID, c.Cause)
-		}
-	}
-	fmt.Fprintln(s.out)
-}
-
-// index returns the newest index of the state.
-func (s *stage) index() (uint64, error) {
-	var out struct{ Index uint64 }
-	err := s.get("/v1/operator/state-hash", &out)
-	return out.Index, err
-}
-
 // deleteTelemetry deletes the exporting job and checks that its objects go
 // before it does.
 func (s *stage) deleteTelemetry() error {
@@ -387,27 +305,6 @@ func (s *stage) deleteTelemetry() error {
 		return fmt.Errorf("the job is still there: %w", err)
 	}
 	return s.routes(0, 0)
-}
-
-// ownerLast checks that everything that an owner had was deleted before it.
-func ownerLast(all []change, uid string) error {
-	gone := slices.IndexFunc(all, func(c change) bool { return c.UID == uid && c.Type == "Deleted" })
-	if gone < 0 {
-		return fmt.Errorf("no event says that %s was deleted", uid)
-	}
-	n := 0
-	for _, c := range all {
-		if c.Owner != uid || c.Type != "Deleted" {
-			continue
-		}
-		if n++; c.Index >= all[gone].Index {
-			return fmt.Errorf("%s %s went at %d, and its owner at %d", c.Kind, c.Name, c.Index, all[gone].Index)
-		}
-	}
-	if n == 0 {
-		return fmt.Errorf("nothing of what %s had was deleted", uid)
-	}
-	return nil
 }
 
 // interrupt submits a job that finds too little capacity, so that its
@@ -498,26 +395,6 @@ func (s *stage) recover() error {
 		return err
 	}
 	return successor(all, s.half.UID, now.UID)
-}
-
-// successor checks that an incarnation was created when the one before it was
-// deleted, and before anything that it owns.
-func successor(all []change, old, now string) error {
-	var gone, there uint64
-	for _, c := range all {
-		switch {
-		case c.UID == old && c.Type == "Deleted":
-			gone = c.Index
-		case c.UID == now && c.Type == "Added":
-			there = c.Index
-		case c.Owner == now && c.Type == "Added" && (there == 0 || c.Index <= there):
-			return fmt.Errorf("%s %s came at %d, before its owner", c.Kind, c.Name, c.Index)
-		}
-	}
-	if gone == 0 || there != gone {
-		return fmt.Errorf("%s went at %d, and %s came at %d; that should be one", old, gone, now, there)
-	}
-	return nil
 }
 
 // stopStreams deletes both jobs and checks that nothing is left.

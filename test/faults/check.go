@@ -163,9 +163,24 @@ func (c *cluster) pendingEvals(ctx context.Context) string {
 		}
 	}
 	if len(list) > 0 {
-		return fmt.Sprintf("%d evaluations wait, as of %s, %s", len(list), list[0].JobID, list[0].TriggeredBy)
+		return fmt.Sprintf("%d evaluations wait, as of %s, %s: %s", len(list), list[0].JobID, list[0].TriggeredBy, c.evalSeenBy(ctx, list[0].ID))
 	}
 	return ""
+}
+
+// evalSeenBy returns what each server says of an evaluation. The one that leads
+// also knows where it is in the queues.
+func (c *cluster) evalSeenBy(ctx context.Context, id string) string {
+	var says []string
+	for _, m := range c.servers {
+		var e op.Eval
+		if err := c.get(ctx, m, "/v1/evaluation/"+id+"?stale", &e); err != nil {
+			says = append(says, m.name+": "+err.Error())
+			continue
+		}
+		says = append(says, fmt.Sprintf("%s: %s %s at index %d, decided on %d, %+v", m.name, e.Status, e.QuasiStatus, e.ModifyIndex, e.SnapshotIndex, e.Timeline))
+	}
+	return strings.Join(says, "; ")
 }
 
 // probe registers a job, and waits until it has run.

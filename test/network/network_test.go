@@ -47,7 +47,7 @@ ports {
   rpc  = 0
   serf = 0
 }
-server { enabled = true }
+server { enabled = true bootstrap_expect = 1 }
 client {
   enabled             = true
   network_interface   = "lo"
@@ -59,6 +59,9 @@ client {
   chroot_env {
     "DIR/app" = "/app"
   }
+}
+plugin "raw_exec" {
+  config { enabled = true }
 }
 `
 
@@ -76,6 +79,17 @@ job "web" {
       port         = "http"
       provider     = "nomad"
       address_mode = "alloc"
+    }
+    task "raw" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "cat /proc/net/fib_trie; exec sleep 100000"]
+      }
+      resources {
+        cpu    = 50
+        memory = 32
+      }
     }
     task "app" {
       driver = "exec"
@@ -96,6 +110,35 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// build builds a static program.
+func build(t *testing.T, path, source string) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-o", path, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// leftNothing checks that nothing of the network of an allocation is left on the
+// machine.
+func leftNothing(t *testing.T, id string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join("/run/netns", id)); err == nil {
+		t.Error("its namespace is left")
+	}
+	rules, err := exec.Command("iptables-save").Output()
+	must(t, err)
+	if strings.Contains(string(rules), id) {
+		t.Errorf("rules are left:\n%s", rules)
+	}
+	links, err := exec.Command("ip", "-brief", "link").Output()
+	must(t, err)
+	if strings.Contains(string(links), "veth") {
+		t.Errorf("interfaces are left:\n%s", links)
+	}
+}
+
 // A service on a bridge is reached by its port on the host and by its own
 // address, before and after the agent was killed, and nothing of its network is
 // left when it has ended.
@@ -106,11 +149,7 @@ func TestAServiceOnABridge(t *testing.T) {
 	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
 	must(t, exec.Command("ip", "link", "set", "lo", "up").Run())
 	b := bed.ForTest(t)
-	build := exec.Command("go", "build", "-o", filepath.Join(b.Dir, "app", "server"), "./server")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	build(t, filepath.Join(b.Dir, "app", "server"), "./server")
 	path, err := b.File("one.hcl", strings.NewReplacer("DIR", b.Dir, "CGROUP", b.CgroupParent()).Replace(config))
 	must(t, err)
 	file, err := b.File("web.nomad.hcl", job)
@@ -127,24 +166,29 @@ func TestAServiceOnABridge(t *testing.T) {
 		}
 		return r.Out
 	}
-	berth("job", "run", file)
+	berth("job", "run", "-detach", file) // the node may not be ready yet
 
 	var service []struct {
 		Address string
 		Port    int
 		AllocID string
+		ID      string
+	}
+	registered := func(when string) {
+		t.Helper()
+		must(t, bed.Until(t.Context(), "the service "+when, func() string {
+			service = nil
+			if err := json.Unmarshal([]byte(berth("service", "info", "-json", "web")), &service); err != nil {
+				return err.Error()
+			}
+			if len(service) != 1 {
+				return fmt.Sprintf("%d registrations", len(service))
+			}
+			return ""
+		}))
 	}
 	// A registration comes when the task runs.
-	must(t, bed.Until(t.Context(), "the service", func() string {
-		service = nil
-		if err := json.Unmarshal([]byte(berth("service", "info", "-json", "web")), &service); err != nil {
-			return err.Error()
-		}
-		if len(service) != 1 {
-			return fmt.Sprintf("%d registrations", len(service))
-		}
-		return ""
-	}))
+	registered("at first")
 	own := fmt.Sprintf("%s:%d", service[0].Address, service[0].Port)
 	if !strings.HasPrefix(own, "172.26.64.") || service[0].Port != 8080 {
 		t.Fatalf("the service is at %s", own)
@@ -156,7 +200,13 @@ func TestAServiceOnABridge(t *testing.T) {
 		}
 		NetworkStatus struct{ Address string }
 	}
-	must(t, json.Unmarshal([]byte(berth("alloc", "status", "-json", id)), &alloc))
+	must(t, bed.Until(t.Context(), "the address of the allocation", func() string {
+		must(t, json.Unmarshal([]byte(berth("alloc", "status", "-json", id)), &alloc))
+		if alloc.NetworkStatus.Address == "" {
+			return "it is not told"
+		}
+		return ""
+	}))
 	if alloc.NetworkStatus.Address != service[0].Address || len(alloc.AllocatedResources.Shared.Ports) != 1 {
 		t.Fatalf("the allocation is %+v", alloc)
 	}
@@ -179,13 +229,34 @@ func TestAServiceOnABridge(t *testing.T) {
 			}))
 		}
 	}
+	// A raw_exec task is in the network of its group, and so is a command beside it.
+	beside := func(when string) {
+		t.Helper()
+		r := berth("alloc", "exec", "-task", "raw", id, "/bin/cat", "/proc/net/fib_trie")
+		if !strings.Contains(r, service[0].Address) {
+			t.Errorf("%s: a command beside the raw_exec task does not have the address %s:\n%s", when, service[0].Address, r)
+		}
+	}
+	must(t, bed.Until(t.Context(), "what the raw_exec task says", func() string {
+		if said := berth("alloc", "logs", "-task", "raw", id); !strings.Contains(said, service[0].Address) {
+			return "it does not have the address of the group: " + said
+		}
+		return ""
+	}))
+	beside("at first")
 	answers("at first")
 	before := bed.Tasks(b.Processes())
+	berth("service", "delete", "web", service[0].ID) // so that the next one is that of the next agent
 	a.Kill()
 	answers("while no agent is there")
 	must(t, a.Start())
 	must(t, a.Await(t.Context()))
 	answers("after the agent came back")
+	registered("of the next agent")
+	beside("after the agent came back")
+	if now := fmt.Sprintf("%s:%d", service[0].Address, service[0].Port); now != own {
+		t.Errorf("after the agent came back the service is at %s, was at %s", now, own)
+	}
 	if after := bed.Tasks(b.Processes()); len(after[id]) == 0 || fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("the processes were %v and are %v", before, after)
 	}
@@ -197,19 +268,7 @@ func TestAServiceOnABridge(t *testing.T) {
 		}
 		return ""
 	}))
-	if _, err := os.Stat(filepath.Join("/run/netns", id)); err == nil {
-		t.Error("its namespace is left")
-	}
-	rules, err := exec.Command("iptables-save").Output()
-	must(t, err)
-	if strings.Contains(string(rules), id) {
-		t.Errorf("rules are left:\n%s", rules)
-	}
-	links, err := exec.Command("ip", "-brief", "link").Output()
-	must(t, err)
-	if strings.Contains(string(links), "veth") {
-		t.Errorf("interfaces are left:\n%s", links)
-	}
+	leftNothing(t, id)
 	if _, err := a.End(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -21,7 +21,7 @@ import (
 func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.file("plain.hcl", "data_dir = \""+w.Dir+"/never\"\nserver { enabled = true }\nports {\n http = 0\n rpc = 0\n}\n")
+	w.file("plain.hcl", "data_dir = \""+w.Dir+"/never\"\nserver { enabled = true bootstrap_expect = 1 }\nports {\n http = 0\n rpc = 0\n}\n")
 	for _, c := range []struct{ config, want string }{
 		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: unknown key; did you mean bind_addr?"},
 		{"acl {\n replication_token = \"x\"\n}", "c.hcl:2: acl.replication_token: is not supported"},
@@ -35,7 +35,7 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: must be between 0 and 100, got 300"},
 		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: must be true or false"},
 		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: must be between 0 and 65535, got 70000"},
-		{"plugin \"qemu\" {\n config {\n  image_paths = [\"/x\"]\n }\n}", "plugin.qemu.config: this driver is not supported"},
+		{"plugin \"qemu\" {\n config {\n  image_paths = [{}]\n }\n}", "plugin.qemu.config.image_paths: "},
 		{"plugin \"docker\" {\n config {\n  volume {\n   enabled = true\n  }\n }\n}", "plugin.docker.config.volume: unknown key"},
 		{"server {", "c.hcl:1"},
 	} {
@@ -64,7 +64,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	atOnce := []string{failpoint.Env + "=claim/no-wait=error(x)*"} // instead of waiting for the other to end
-	server := w.agent("server", "server { enabled = true }")
+	server := w.agent("server", "server { enabled = true bootstrap_expect = 1 }")
 	node := w.agent("node", "client {\n  enabled = true\n  servers = [\""+server.rpc+"\"]\n}")
 	for a, folder := range map[*agent]string{server: "server", node: "client", w.agent("both", both): "server"} {
 		told := fmt.Sprintf("Error: another agent, process %d, uses the directory %s; each agent needs its own\n", a.PID(), filepath.Join(a.dataDir, folder))
@@ -155,7 +155,10 @@ func TestClosedByDefault(t *testing.T) {
 	open := &agent{w: w, Agent: w.Agent("open", "-config", w.file("open.hcl", `
 		data_dir  = "`+w.Dir+`/open"
 		bind_addr = "0.0.0.0"
-		server { enabled = true }
+		server {
+		  enabled          = true
+		  bootstrap_expect = 1
+		}
 		ports {
 		  http = 14646
 		  rpc  = 14647

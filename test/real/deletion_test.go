@@ -85,7 +85,7 @@ func TestADeletionTakesItsTime(t *testing.T) {
 func TestADeletionIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := w.agent("server", `server { enabled = true }`)
+	s := w.agent("server", `server { enabled = true bootstrap_expect = 1 }`)
 	s.joined()
 	n := w.agent("node", fmt.Sprintf(`client {
 		enabled = true

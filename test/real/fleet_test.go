@@ -18,6 +18,7 @@ type fleet struct {
 const fleetServer = `
 server {
   enabled                = true
+  bootstrap_expect       = 1
   min_heartbeat_ttl      = "1s"
   heartbeat_grace        = "5s"
   failover_heartbeat_ttl = "10s"

@@ -125,7 +125,7 @@ plugin "mock_driver" {
 
 // both is an agent that is server and node.
 const both = `
-server { enabled = true }
+server { enabled = true bootstrap_expect = 1 }
 client { enabled = true }
 `
 

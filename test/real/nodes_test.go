@@ -12,6 +12,7 @@ import (
 const quick = `
 server {
   enabled                = true
+  bootstrap_expect       = 1
   min_heartbeat_ttl      = "1s"
   heartbeat_grace        = "3s"
   failover_heartbeat_ttl = "5s"

@@ -83,7 +83,7 @@ func (k keeper) whole(want []string) {
 // was.
 func TestAnUploadIsCutShort(t *testing.T) {
 	t.Parallel()
-	k := saves(newWorld(t).agent("one", "server { enabled = true }"))
+	k := saves(newWorld(t).agent("one", "server { enabled = true bootstrap_expect = 1 }"))
 	text, err := os.ReadFile(k.file)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestARestoreIsCutShort(t *testing.T) {
 		t.Run(filepath.Base(point), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			a := w.agent("one", "server { enabled = true }")
+			a := w.agent("one", "server { enabled = true bootstrap_expect = 1 }")
 			k := saves(a)
 			a.Kill()
 			a.start(failpoint.Env + "=" + point + "=exit")

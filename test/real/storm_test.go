@@ -24,7 +24,7 @@ func TestKilledInAStormOfRegistrations(t *testing.T) {
 	}
 	w := newWorld(t)
 	server := w.agent("server", `
-		server { enabled = true }
+		server { enabled = true bootstrap_expect = 1 }
 		limits { http_max_conns_per_client = 0 }`)
 	server.joined()
 	writers := make([]writer, 4)

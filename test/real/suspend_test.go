@@ -10,6 +10,7 @@ import (
 const hasty = `
 server {
   enabled                = true
+  bootstrap_expect       = 1
   min_heartbeat_ttl      = "1s"
   heartbeat_grace        = "1s"
   failover_heartbeat_ttl = "5s"

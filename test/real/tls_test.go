@@ -49,7 +49,7 @@ func TestTLSEverywhere(t *testing.T) {
 		}
 		return text
 	}
-	server := w.agent("server", "server { enabled = true }", use("Agent configuration of a server"))
+	server := w.agent("server", "server { enabled = true bootstrap_expect = 1 }", use("Agent configuration of a server"))
 	node := w.agent("node", `client {
 		enabled = true
 		servers = ["`+server.rpc+`"]
@@ -109,6 +109,7 @@ func TestTLSEverywhere(t *testing.T) {
 		{nil, `cannot be believed: its certificate is "server.global.nomad", which has the names server.global.nomad, localhost, 127.0.0.1, signed by "Berth Agent CA`},
 		{person[:1], "requires a client certificate"},
 		{shows("stranger-cli-nomad"), "takes no calls with this certificate"},
+		{shows("global-client-nomad"), "takes no calls with this certificate"},
 	} {
 		if s := call(server, c.env, "job", "status"); s.Code != 1 || !strings.Contains(s.Err, c.want) {
 			t.Errorf("with %q: %v\nwant %q", c.env, s, c.want)

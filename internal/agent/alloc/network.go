@@ -9,6 +9,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/network"
+	"berth/internal/agent/task"
 	"berth/internal/rest"
 	"berth/op"
 )
@@ -19,6 +20,7 @@ import (
 // Networks makes and removes networks of allocations; see [network.Networks].
 type Networks interface {
 	Make(ctx context.Context, r *network.Request) (*network.Made, error)
+	Find(r *network.Request) *network.Made
 	Remove(ctx context.Context, alloc string, maker network.Namespacer) error
 }
 
@@ -54,7 +56,7 @@ func ownNetwork(g *berth.TaskGroup) *berth.NetworkResource {
 
 // makeNetwork makes the network of the allocation, unless it is there, and
 // returns it; nil if its tasks are on the host's. An error may be gone at the
-// next try, unless it is Invalid.
+// next try, unless it is Invalid or Denied.
 func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.AllocNetworkStatus, error) {
 	r.mu.Lock()
 	a := r.alloc
@@ -70,13 +72,8 @@ func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.Alloc
 	n := &r.network
 	n.turn.Lock()
 	defer n.turn.Unlock()
-	req := &network.Request{Alloc: r.id, Mode: want.Mode, Hostname: want.Hostname, Maker: r.namespacer(g)}
-	if want.CNI != nil {
-		req.Args = want.CNI.Args
-	}
-	req.Ports = mappedPorts(a, want)
-	made, err := r.c.Networks.Make(ctx, req)
-	if berth.KindOf(err) == berth.Invalid {
+	made, err := r.c.Networks.Make(ctx, r.networkRequest(a, want))
+	if kind := berth.KindOf(err); kind == berth.Invalid || kind == berth.Denied {
 		return nil, nil, err
 	}
 	if err != nil {
@@ -85,6 +82,9 @@ func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.Alloc
 	n.mu.Lock()
 	n.made = made
 	n.mu.Unlock()
+	if made.Fresh {
+		r.leaveOldNetwork()
+	}
 	out := &driver.Network{Mode: want.Mode, Namespace: made.Namespace, Hostname: want.Hostname, DNS: want.DNS, Hosts: map[string]string{}}
 	if out.DNS == nil {
 		out.DNS = made.Status.DNS
@@ -97,6 +97,45 @@ func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.Alloc
 	}
 	r.nudge() // its address is news
 	return out, n.status(), nil
+}
+
+// networkRequest returns what the allocation asks of the agent's networks.
+func (r *Runner) networkRequest(a *op.Alloc, want *berth.NetworkResource) *network.Request {
+	req := &network.Request{Alloc: r.id, Mode: want.Mode, Hostname: want.Hostname, Ports: mappedPorts(a, want), Maker: r.namespacer(a.Job.Group(a.TaskGroup))}
+	if want.CNI != nil {
+		req.Args = want.CNI.Args
+	}
+	return req
+}
+
+// recallNetwork takes up the network that an earlier agent made. Tasks that run
+// on do not ask for it, but services and reports need its address.
+func (r *Runner) recallNetwork() {
+	r.mu.Lock()
+	a := r.alloc
+	r.mu.Unlock()
+	want := ownNetwork(a.Job.Group(a.TaskGroup))
+	if want == nil || r.c.Networks == nil {
+		return
+	}
+	made := r.c.Networks.Find(r.networkRequest(a, want))
+	r.network.mu.Lock()
+	defer r.network.mu.Unlock()
+	r.network.made = made
+}
+
+// leaveOldNetwork starts the tasks again that run in a network which another has
+// replaced: nobody reaches them there.
+func (r *Runner) leaveOldNetwork() {
+	tasks, err := r.running("")
+	if err != nil {
+		return // none runs: it is the first network
+	}
+	for _, t := range tasks {
+		if t.State().Phase == task.Running {
+			t.Restart("The network of the allocation was made again")
+		}
+	}
 }
 
 // mappedPorts returns the ports of an allocation as they are mapped: those of the
@@ -120,7 +159,7 @@ func mappedPorts(a *op.Alloc, want *berth.NetworkResource) []berth.PortMapping {
 // none of its tasks needs that.
 func (r *Runner) namespacer(g *berth.TaskGroup) network.Namespacer {
 	for _, t := range g.Tasks {
-		if m, ok := r.c.Drivers[t.Driver].(network.Namespacer); ok {
+		if m, ok := driver.As[network.Namespacer](r.c.Drivers[t.Driver]); ok {
 			return m
 		}
 	}

@@ -196,19 +196,26 @@ func (r *Runner) TaskDead(name string) bool {
 	return s == nil || s.State == berth.TaskDead
 }
 
-// Usage sums what the tasks use of the machine.
-func (r *Runner) Usage(ctx context.Context) (sum driver.Usage, err error) {
+// Usages are what tasks use of the machine, by task.
+type Usages = map[string]driver.Usage
+
+// Usage measures the tasks that run.
+func (r *Runner) Usage(ctx context.Context) (Usages, error) {
 	r.mu.Lock()
-	tasks := r.tasks
+	tasks, names := r.tasks, r.names
 	r.mu.Unlock()
-	for _, t := range tasks {
-		u, e := t.Usage(ctx)
-		err = errors.Join(err, e)
-		sum.Processes += u.Processes
-		sum.Memory += u.Memory
-		sum.CPU += u.CPU
+	out := Usages{}
+	for i, t := range tasks {
+		if t.State().Phase != task.Running {
+			continue
+		}
+		u, err := t.Usage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("task %q: %w", names[i], err)
+		}
+		out[names[i]] = u
 	}
-	return sum, err
+	return out, nil
 }
 
 // states returns how each task fares, also before Run and if nothing can run.
@@ -274,6 +281,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	defer dir.Close()
 	defer sup.Close()
+	r.recallNetwork()
 	r.build(dir, sup, adopt)
 	r.restoreHealth()
 	// Until its end is reported, the allocation's services and connections

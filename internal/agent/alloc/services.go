@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/check"
+	"berth/internal/agent/driver"
 	"berth/internal/agent/task"
 	"berth/op"
 )
@@ -187,7 +189,7 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 		whose = t.Name
 	}
 	name, label := names.Replace(s.Name), names.Replace(s.PortLabel)
-	host, port := addressOf(a, p, label, s.AddressMode)
+	host, port := addressOf(a, p, s.TaskName, label, s.AddressMode)
 	if s.Address != "" {
 		host = names.Replace(s.Address)
 	}
@@ -215,6 +217,9 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 		if c.task = s.Checks[i].TaskName; c.task == "" && len(g.Tasks) == 1 {
 			c.task = g.Tasks[0].Name
 		}
+		if c.spec.Type == berth.CheckScript {
+			c.up = isUp(c.task)
+		}
 		if t != nil {
 			c.status.Task = t.Name
 		}
@@ -224,26 +229,24 @@ func serviceOf(a *op.Alloc, g *berth.TaskGroup, t *berth.Task, s *berth.Service,
 }
 
 // addressOf returns where a port of the allocation is: that of a label, or a
-// number. The address mode decides between the node and the allocation's own
-// network.
-func addressOf(a *op.Alloc, p *task.Place, label, mode string) (host string, port int) {
+// number. A label of the task's own ports comes before one of the group's. The
+// address mode decides between the node and the allocation's own network.
+func addressOf(a *op.Alloc, p *task.Place, task, label, mode string) (host string, port int) {
 	own := p.Network != nil && (mode == berth.AddressAlloc || mode == berth.AddressDriver)
 	if own {
 		host = p.Network.Address
 	} else {
 		host = p.Node.HostAddress()
 	}
-	if a.AllocatedResources != nil {
-		for _, m := range a.AllocatedResources.Shared.Ports {
-			switch {
-			case m.Label != label || label == "":
-			case own && m.To > 0:
-				return host, m.To
-			case own:
-				return host, m.Value
-			default:
-				return cmp.Or(m.HostIP, host), m.Value
-			}
+	for _, m := range a.AllocatedResources.PortsOf(task) {
+		switch {
+		case m.Label != label || label == "":
+		case own && m.To > 0:
+			return host, m.To
+		case own:
+			return host, m.Value
+		default:
+			return cmp.Or(m.HostIP, host), m.Value
 		}
 	}
 	port, _ = strconv.Atoi(label)
@@ -253,7 +256,7 @@ func addressOf(a *op.Alloc, p *task.Place, label, mode string) (host string, por
 // checkSpec returns a check with names replaced, without its ID. Interval and
 // timeout are at least a second, lest a job floods its node.
 func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Names) checkOf {
-	host, port := addressOf(a, p, names.Replace(c.PortLabel), c.AddressMode)
+	host, port := addressOf(a, p, c.TaskName, names.Replace(c.PortLabel), c.AddressMode)
 	out := checkOf{
 		counts: c.OnUpdate != berth.OnUpdateIgnore,
 		status: op.CheckStatus{Check: names.Replace(c.Name), Mode: "healthiness", Status: check.Pending},
@@ -261,6 +264,7 @@ func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Na
 			Type: c.Type, Address: net.JoinHostPort(host, strconv.Itoa(port)), Protocol: c.Protocol, Path: names.Replace(c.Path), Method: strings.ToUpper(c.Method),
 			Body: names.Replace(c.Body), TLSServerName: names.Replace(c.TLSServerName), TLSSkipVerify: c.TLSSkipVerify,
 			Interval: max(c.Interval, time.Second), Timeout: max(c.Timeout, time.Second),
+			GRPCService: names.Replace(c.GRPCService), GRPCUseTLS: c.GRPCUseTLS, PassWarnings: c.OnUpdate == berth.OnUpdateIgnoreWarnings,
 			SuccessesWanted: c.SuccessBeforePassing, FailuresWanted: c.FailuresBeforeCritical,
 		},
 	}
@@ -276,8 +280,14 @@ func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Na
 			out.spec.Header[k] = append(out.spec.Header[k], names.Replace(v))
 		}
 	}
+	if c.Type == berth.CheckScript {
+		out.spec.Address = ""
+		for _, word := range append([]string{c.Command}, c.Args...) {
+			out.spec.Command = append(out.spec.Command, names.Replace(word))
+		}
+	}
 	if r := c.CheckRestart; r != nil {
-		out.spec.RestartLimit, out.spec.RestartGrace = r.Limit, r.Grace
+		out.spec.RestartLimit, out.spec.RestartGrace, out.spec.RestartIgnoresWarnings = r.Limit, r.Grace, r.IgnoreWarnings
 	}
 	return out
 }
@@ -314,8 +324,19 @@ func (r *Runner) watch(ctx context.Context, all []checkOf) {
 		k.running[id] = w
 		whose, name := c.task, c.status.Check
 		k.wait.Go(func() {
-			check.Run(own, &w.spec, func(st check.State, restart bool) { r.looked(w, st, restart, whose, name) })
+			check.Run(own, &w.spec, r.scripts(whose), func(st check.State, restart bool) { r.looked(w, st, restart, whose, name) })
 		})
+	}
+}
+
+// scripts returns what runs scripts of checks beside a task.
+func (r *Runner) scripts(name string) check.Executor {
+	return func(ctx context.Context, command []string, out io.Writer) (int, error) {
+		run, err := r.Execer(name)
+		if err != nil {
+			return 0, err
+		}
+		return run(ctx, &driver.Exec{Command: command, Stdin: strings.NewReader(""), Stdout: out, Stderr: out})
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package check looks again and again whether a service works: it asks over
-// HTTP, or only opens a connection. What an outcome makes of what is known is
+// HTTP or gRPC, runs a script in its task, or only opens a connection. What an outcome makes of what is known is
 // decided by a function, [State.Next]; [Run] asks and waits. Nothing that a
 // service answers takes more than a bounded part of it into memory, and none of
 // what a check opened is left when it ends.
@@ -23,8 +23,8 @@ import (
 
 // Spec is one check, its names replaced and its address known.
 type Spec struct {
-	Type    string // berth.CheckHTTP or berth.CheckTCP
-	Address string // host:port
+	Type    string // as berth.CheckHTTP
+	Address string // host:port; not for scripts
 
 	Protocol      string // http or https
 	Path          string // of the request, with its query
@@ -34,6 +34,12 @@ type Spec struct {
 	TLSServerName string // "" is the host in Address
 	TLSSkipVerify bool   // any certificate will do
 
+	GRPCService string // "" is the server as a whole
+	GRPCUseTLS  bool
+
+	Command      []string // of a script
+	PassWarnings bool     // a script that warns passes
+
 	Interval time.Duration // from the end of one look to the next
 	Timeout  time.Duration // of one look
 
@@ -42,6 +48,8 @@ type Spec struct {
 
 	RestartLimit int           // failures in a row after which the task is restarted; 0 is never
 	RestartGrace time.Duration // from the begin, in which failures do not count for that
+	// Warnings do not count for that.
+	RestartIgnoresWarnings bool
 }
 
 // Equal reports whether two checks are the same.
@@ -49,9 +57,10 @@ func (s *Spec) Equal(o *Spec) bool { return reflect.DeepEqual(s, o) }
 
 // Outcome is what one look found.
 type Outcome struct {
-	OK     bool
-	Output string // a bounded part of what was answered, or what went wrong
-	Code   int    // of HTTP
+	OK      bool
+	Warning bool   // a script says that the service works but is not well
+	Output  string // a bounded part of what was answered, or what went wrong
+	Code    int    // of HTTP
 }
 
 const (
@@ -59,11 +68,16 @@ const (
 	maxRedirects = 5
 )
 
-// Look asks once, within the check's timeout.
-func (s *Spec) Look(ctx context.Context) Outcome {
+// Look asks once, within the check's timeout. run is for scripts alone.
+func (s *Spec) Look(ctx context.Context, run Executor) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	if s.Type == berth.CheckTCP {
+	switch s.Type {
+	case berth.CheckGRPC:
+		return s.askGRPC(ctx)
+	case berth.CheckScript:
+		return s.runScript(ctx, run)
+	case berth.CheckTCP:
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", s.Address)
 		if err != nil {
@@ -174,7 +188,8 @@ func (st State) Next(s *Spec, o Outcome, now time.Time) (next State, restart boo
 		if st.bad >= max(1, s.FailuresWanted) {
 			status = Failure
 		}
-		if s.RestartLimit > 0 && status == Failure && !now.Before(st.Begun.Add(s.RestartGrace)) {
+		counts := s.RestartLimit > 0 && !(o.Warning && s.RestartIgnoresWarnings)
+		if counts && status == Failure && !now.Before(st.Begun.Add(s.RestartGrace)) {
 			st.counted++
 			if st.counted >= s.RestartLimit {
 				st.counted, restart = 0, true
@@ -187,9 +202,9 @@ func (st State) Next(s *Spec, o Outcome, now time.Time) (next State, restart boo
 	return st, restart
 }
 
-// Run looks until ctx ends, and tells what is known after each look. tell must
-// not block.
-func Run(ctx context.Context, s *Spec, tell func(st State, restart bool)) {
+// Run looks until ctx ends, and tells what is known after each look. run is for
+// scripts alone. tell must not block.
+func Run(ctx context.Context, s *Spec, run Executor, tell func(st State, restart bool)) {
 	now := time.Now()
 	st := State{Status: Pending, Since: now, Begun: now}
 	timer := time.NewTimer(0)
@@ -200,7 +215,7 @@ func Run(ctx context.Context, s *Spec, tell func(st State, restart bool)) {
 		case <-ctx.Done():
 			return
 		}
-		o := s.Look(ctx)
+		o := s.Look(ctx, run)
 		if ctx.Err() != nil {
 			return // what a check that was ended found says nothing
 		}

@@ -102,7 +102,7 @@ func TestLook(t *testing.T) {
 		if c.f != nil {
 			c.f(&spec)
 		}
-		if o := spec.Look(t.Context()); o.OK != c.ok || !strings.Contains(o.Output, c.want) || len(o.Output) > maxOutput {
+		if o := spec.Look(t.Context(), nil); o.OK != c.ok || !strings.Contains(o.Output, c.want) || len(o.Output) > maxOutput {
 			t.Errorf("%s: %+v, want %v %s", c.path, o, c.ok, c.want)
 		}
 	}
@@ -122,7 +122,7 @@ func TestRun(t *testing.T) {
 		begin := time.Now()
 		var got []string
 		// An address that names no port fails without the network.
-		Run(ctx, &Spec{Type: berth.CheckTCP, Address: "nowhere", Interval: 10 * time.Second, Timeout: time.Second, RestartLimit: 3}, func(st State, restart bool) {
+		Run(ctx, &Spec{Type: berth.CheckTCP, Address: "nowhere", Interval: 10 * time.Second, Timeout: time.Second, RestartLimit: 3}, nil, func(st State, restart bool) {
 			got = append(got, fmt.Sprint(time.Since(begin), " ", st.Status, " ", restart))
 		})
 		if want := "0s failure false, 10s failure false, 20s failure true, 30s failure false"; strings.Join(got, ", ") != want {

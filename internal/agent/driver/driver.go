@@ -127,15 +127,6 @@ type Mount struct {
 	Propagation string // "private", "host-to-task" or "bidirectional"
 }
 
-// Network is the network of a group, which its tasks share.
-type Network struct {
-	Mode      string            // "bridge", "none" or "cni/NAME"
-	Namespace string            // path of its network namespace
-	Hostname  string            // "" for the driver's default
-	DNS       *berth.DNSConfig  // nil for the host's
-	Hosts     map[string]string // names for /etc/hosts and their addresses
-}
-
 // Usage is what a task uses of the machine.
 type Usage = supervise.Usage
 
@@ -172,7 +163,8 @@ type Task struct {
 	KillSignal syscall.Signal // by which it is asked to end
 	Limits     Limits
 	Mounts     []Mount              // volumes of the job
-	Ports      []berth.PortMapping  // of the group, each with the address that it is on
+	Ports      []berth.PortMapping  // of the task and its group, each with the address that it is on
+	OwnPorts   int                  // that many of Ports, the first, the task asked for itself
 	Network    *Network             // nil: the host's
 	Progress   func(message string) // shows what a long start does as an event of the task; never nil
 	RunUntil   time.Time            // when it is stopped unless the allocation's lease is extended; zero for never

@@ -118,10 +118,12 @@ func join(o *Enter, caps uint64) (pid int, master *os.File, err error) {
 			return 0, nil, fmt.Errorf("join the task's cgroup: %w", err)
 		}
 	}
+	enter := joinNetworkOf
 	if o.Isolated {
-		if err := joinNamespaces(o); err != nil {
-			return 0, nil, err
-		}
+		enter = joinNamespaces
+	}
+	if err := enter(o); err != nil {
+		return 0, nil, err
 	}
 	files := []uintptr{0, 1, 2}
 	if o.TTY {

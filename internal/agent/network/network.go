@@ -49,10 +49,12 @@ const (
 // Namespacer makes network namespaces. A driver implements it if its tasks can
 // only be in namespaces that it made itself. Both calls can be repeated.
 type Namespacer interface {
+	// Name is that of the driver. It is recorded with the network.
+	Name() string
 	// MakeNetwork makes a namespace for the tasks of an allocation, if there is
 	// none, and returns its path. Hostname is that of its tasks, "" for any.
 	MakeNetwork(ctx context.Context, alloc, hostname string) (path string, err error)
-	// RemoveNetwork removes it.
+	// RemoveNetwork removes it, if it is there.
 	RemoveNetwork(ctx context.Context, alloc string) error
 }
 
@@ -69,6 +71,7 @@ type Request struct {
 // Made is a network that is there.
 type Made struct {
 	Namespace string // path of the namespace
+	Fresh     bool   // the namespace was made now: what runs in an earlier one is cut off
 	Status    berth.AllocNetworkStatus
 }
 
@@ -108,7 +111,7 @@ func (n *Networks) lock(alloc string) (unlock func()) {
 }
 
 // record is the path of the file that says that an allocation may have a
-// network.
+// network. It holds the name of the driver that made the namespace, if one did.
 func (n *Networks) record(alloc string) string { return filepath.Join(n.c.StateDir, "allocs", alloc) }
 
 // path is where the namespace of an allocation is mounted.
@@ -125,14 +128,18 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(n.record(r.Alloc), nil, 0o600); err != nil {
+	var maker []byte
+	if r.Maker != nil {
+		maker = []byte(r.Maker.Name())
+	}
+	if err := os.WriteFile(n.record(r.Alloc), maker, 0o600); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	made := &Made{Namespace: n.path(r.Alloc)}
 	fresh, err := n.namespace(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
+	made := &Made{Namespace: n.path(r.Alloc), Fresh: fresh}
 	if list == nil { // mode none
 		return made, nil
 	}
@@ -143,8 +150,8 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	if !fresh {
 		// A network that is whole stays: tasks may use it. The plugins' own CHECK
 		// is not asked: that of portmap 1.1 refuses networks with IPv6.
-		if result, err := n.cni.GetNetworkListCachedResult(list, rt); err == nil && result != nil {
-			return made, made.read(result)
+		if n.recall(made, list, rt) {
+			return made, nil
 		}
 	}
 	// What an agent that was killed began is removed first.
@@ -156,6 +163,39 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.cni.DelNetworkList(ctx, list, rt)))
 	}
 	return made, made.read(result)
+}
+
+// Find returns the network that an allocation has, as Make would return it,
+// without changing anything; nil if it has none that is whole. Whether a driver
+// would have to make another namespace is not asked.
+func (n *Networks) Find(r *Request) *Made {
+	if saferoot.Name(r.Alloc) != nil {
+		return nil
+	}
+	defer n.lock(r.Alloc)()
+	made := &Made{Namespace: n.path(r.Alloc)}
+	if !isNamespace(made.Namespace) {
+		return nil
+	}
+	list, err := n.list(r.Mode)
+	if err != nil {
+		return nil
+	}
+	if list == nil { // mode none
+		return made
+	}
+	rt, err := n.runtime(r)
+	if err != nil || !n.recall(made, list, rt) {
+		return nil
+	}
+	return made
+}
+
+// recall completes made with what the plugins returned when they made the
+// network, and reports whether they had done so.
+func (n *Networks) recall(made *Made, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) bool {
+	result, err := n.cni.GetNetworkListCachedResult(list, rt)
+	return err == nil && result != nil && made.read(result) == nil
 }
 
 // namespace makes the namespace if it is not there. fresh says that it was not.
@@ -298,4 +338,17 @@ func (n *Networks) Left() ([]string, error) {
 		out = append(out, e.Name())
 	}
 	return out, nil
+}
+
+// Maker returns the name of the driver that made the namespace of an allocation,
+// "" if none did.
+func (n *Networks) Maker(alloc string) (string, error) {
+	if err := saferoot.Name(alloc); err != nil {
+		return "", fmt.Errorf("network: allocation: %w", err)
+	}
+	b, err := os.ReadFile(n.record(alloc))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("network: %w", err)
+	}
+	return string(b), nil
 }

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// need returns networks in a directory of the test's own. It skips the test
-// where networks cannot be made.
+// need returns networks in a directory of the test's own. It skips the test if it
+// does not run as root.
 func need(t *testing.T) *Networks {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -59,7 +59,7 @@ func need(t *testing.T) *Networks {
 	n, err := New(c)
 	must(t, err)
 	if o := Find(t.Context(), &c); !o.Bridge {
-		t.Skip("needs Debian's containernetworking-plugins and iptables: " + o.Why)
+		t.Fatal("needs Debian's containernetworking-plugins and iptables, which make deps installs: " + o.Why)
 	}
 	t.Cleanup(func() { // also when the test failed half way
 		left, err := n.Left()
@@ -178,6 +178,9 @@ func TestGroupsOnABridge(t *testing.T) {
 	// An agent that comes back finds the same network, and does not disturb it.
 	again, err := New(n.c)
 	must(t, err)
+	if found := again.Find(r); found == nil || found.Namespace != a.Namespace || found.Status.Address != a.Status.Address || found.Status.AddressIPv6 != a.Status.AddressIPv6 || found.Status.InterfaceName != a.Status.InterfaceName {
+		t.Errorf("found %+v, was %+v", found, a)
+	}
 	same, err := again.Make(t.Context(), r)
 	must(t, err)
 	if same.Status.Address != a.Status.Address || same.Namespace != a.Namespace {
@@ -223,6 +226,9 @@ func TestWhatAKilledAgentLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leave()
+			if found := n.Find(r); found != nil {
+				t.Errorf("found %+v", found)
+			}
 			m, err := n.Make(t.Context(), r)
 			must(t, err)
 			if m.Status.Address == "" || !isNamespace(m.Namespace) {
@@ -271,10 +277,16 @@ func TestOtherModes(t *testing.T) {
 		t.Errorf("made %+v", m.Status)
 	}
 	must(t, n.Remove(t.Context(), second, nil))
+	if found := n.Find(&Request{Alloc: first, Mode: berth.NetworkNone}); found == nil || found.Namespace != none.Namespace {
+		t.Errorf("found %+v", found)
+	}
 
 	for mode, kind := range map[string]berth.Kind{"cni/other": berth.NotFound, "host": berth.Invalid, "": berth.Invalid} {
 		if _, err := n.Make(t.Context(), &Request{Alloc: second, Mode: mode}); berth.KindOf(err) != kind {
 			t.Errorf("mode %q: %v", mode, err)
+		}
+		if found := n.Find(&Request{Alloc: first, Mode: mode}); found != nil {
+			t.Errorf("mode %q: found %+v", mode, found)
 		}
 	}
 	if _, err := n.Make(t.Context(), &Request{Alloc: second, Mode: "cni/direct", Args: map[string]string{"a": "b;c"}}); berth.KindOf(err) != berth.Invalid {
@@ -287,6 +299,8 @@ func TestOtherModes(t *testing.T) {
 
 // engine makes namespaces as the engine of a container driver would.
 type engine struct{ path string }
+
+func (e *engine) Name() string { return "engine" }
 
 func (e *engine) MakeNetwork(context.Context, string, string) (string, error) {
 	if !isNamespace(e.path) {
@@ -306,8 +320,11 @@ func TestNamespacesOfDrivers(t *testing.T) {
 	for range 2 {
 		m, err := n.Make(t.Context(), r)
 		must(t, err)
-		if same, err := sameNamespace(e.path, m.Namespace); !same || err != nil {
-			t.Errorf("another namespace was joined: %v", err)
+		if same, err := sameNamespace(e.path, m.Namespace); !same || err != nil || !m.Fresh {
+			t.Errorf("another namespace was joined: %v, fresh %v", err, m.Fresh)
+		}
+		if again, err := n.Make(t.Context(), r); err != nil || again.Fresh || again.Status.Address != m.Status.Address {
+			t.Errorf("made again: %+v, %v; was %+v", again, err, m)
 		}
 		addrs := within(t, e.path, net.InterfaceAddrs)
 		if !strings.Contains(fmt.Sprint(addrs), m.Status.Address) {
@@ -315,7 +332,14 @@ func TestNamespacesOfDrivers(t *testing.T) {
 		}
 		must(t, removeNamespace(e.path)) // the engine was restarted
 	}
+	// Whoever removes what is left learns which driver must.
+	if name, err := n.Maker(first); name != "engine" || err != nil {
+		t.Errorf("maker %q, %v", name, err)
+	}
 	must(t, n.Remove(t.Context(), first, e))
+	if name, err := n.Maker(first); name != "" || err != nil {
+		t.Errorf("maker of none: %q, %v", name, err)
+	}
 	if isNamespace(e.path) {
 		t.Error("the driver's namespace stays")
 	}

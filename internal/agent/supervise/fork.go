@@ -97,7 +97,9 @@ func (p *proc) forkPlain(st *Start, std []uintptr) (int, error) {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
 	pid, err := p.group.fork(attr.Sys, func() (int, error) {
-		return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+		return isolate.InNetwork(st.NetNS, func() (int, error) {
+			return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+		})
 	})
 	if err != nil {
 		return 0, berth.Errorf(berth.Invalid, "start %q in %q: %w", st.Command, st.Dir, err)

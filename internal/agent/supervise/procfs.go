@@ -20,6 +20,7 @@ type process struct {
 	session int
 	start   uint64 // clock ticks since boot
 	ticks   uint64 // of processor time used, reaped children's included
+	system  uint64 // that part of ticks which was spent in the kernel
 	rss     int64  // pages
 }
 
@@ -50,6 +51,9 @@ func parseStat(pid int, b []byte) (process, bool) {
 	for _, i := range []int{11, 12, 13, 14} {
 		n, _ := strconv.ParseUint(f[i], 10, 64)
 		p.ticks += n
+		if i == 12 || i == 14 {
+			p.system += n
+		}
 	}
 	if len(f) > 21 {
 		p.rss, _ = strconv.ParseInt(f[21], 10, 64)

@@ -75,6 +75,9 @@ type Start struct {
 	// Isolate keeps the task from the machine; nil does not. Command is then
 	// looked for in the task's file tree, and Dir is not used.
 	Isolate *isolate.Spec `json:",omitempty"`
+	// NetNS is the path of the network namespace of a task that is not isolated;
+	// "" is the supervisor's own.
+	NetNS string `json:",omitempty"`
 }
 
 // Limits are what a task may use of the machine; 0 is no limit.

@@ -13,6 +13,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/cpuset"
+	"berth/internal/driverconfig"
 	"berth/op"
 )
 
@@ -83,7 +84,7 @@ func (p *Place) directories(task string) map[string]string {
 func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 	group := a.Job.Group(a.TaskGroup)
 	own := nomadVariables(a, group, t, p)
-	portVariables(own, a, group, p)
+	portVariables(own, a, group, t, p)
 	maps.Copy(own, p.Stream)
 	// Metadata and the job's env may refer to the variables so far, not to each
 	// other.
@@ -180,47 +181,83 @@ func allocIndex(name string) string {
 }
 
 // portVariables tells of the ports by label, and by task and label for each
-// task of the group. Where a label or a task's name is not fit for a shell's
+// task of the group. By the plain label alone the task finds its own before
+// those of the group. Where a label or a task's name is not fit for a shell's
 // variable, it is there in a form that is, too.
-func portVariables(out map[string]string, a *op.Alloc, group *berth.TaskGroup, p *Place) {
+func portVariables(out map[string]string, a *op.Alloc, group *berth.TaskGroup, t *berth.Task, p *Place) {
 	if a.AllocatedResources == nil {
 		return
 	}
+	set := func(m *berth.PortMapping, label string) {
+		for _, l := range []string{label, variable(label)} {
+			portVariable(out, m, l, p)
+		}
+	}
+	// What two could mean is the plain label, so those come last.
 	for _, m := range a.AllocatedResources.Shared.Ports {
-		ip := m.HostIP
-		if ip == "" && p.Node != nil && p.Node.NodeResources != nil {
-			ip = p.Node.HostAddress()
+		for _, other := range group.Tasks {
+			set(&m, other.Name+"_"+m.Label)
 		}
-		host := strconv.Itoa(m.Value)
-		port := host
-		if m.To > 0 {
-			port = strconv.Itoa(m.To)
+	}
+	for _, other := range group.Tasks {
+		for _, m := range ownPorts(a, other) {
+			set(&m, other.Name+"_"+m.Label)
 		}
-		addr := port
-		if p.Network != nil {
-			addr = host // where others reach it
-		}
-		set := func(label string) {
-			for _, l := range []string{label, variable(label)} {
-				if own := p.Network; own != nil {
-					out["NOMAD_ALLOC_INTERFACE_"+l] = own.InterfaceName
-					out["NOMAD_ALLOC_IP_"+l] = own.Address
-					out["NOMAD_ALLOC_PORT_"+l] = port
-					out["NOMAD_ALLOC_ADDR_"+l] = net.JoinHostPort(own.Address, port)
-				}
-				out["NOMAD_IP_"+l] = ip
-				out["NOMAD_PORT_"+l] = port
-				out["NOMAD_ADDR_"+l] = net.JoinHostPort(ip, addr)
-				out["NOMAD_HOST_IP_"+l] = ip
-				out["NOMAD_HOST_PORT_"+l] = host
-				out["NOMAD_HOST_ADDR_"+l] = net.JoinHostPort(ip, host)
+	}
+	for _, m := range a.AllocatedResources.Shared.Ports {
+		set(&m, m.Label)
+	}
+	for _, m := range ownPorts(a, t) {
+		set(&m, m.Label)
+	}
+}
+
+// portVariable sets the variables of one port by its label.
+func portVariable(out map[string]string, m *berth.PortMapping, l string, p *Place) {
+	ip := m.HostIP
+	if ip == "" && p.Node != nil && p.Node.NodeResources != nil {
+		ip = p.Node.HostAddress()
+	}
+	host := strconv.Itoa(m.Value)
+	port := host
+	if m.To > 0 {
+		port = strconv.Itoa(m.To)
+	}
+	addr := port
+	if own := p.Network; own != nil {
+		addr = host // where others reach it
+		out["NOMAD_ALLOC_INTERFACE_"+l] = own.InterfaceName
+		out["NOMAD_ALLOC_IP_"+l] = own.Address
+		out["NOMAD_ALLOC_PORT_"+l] = port
+		out["NOMAD_ALLOC_ADDR_"+l] = net.JoinHostPort(own.Address, port)
+	}
+	out["NOMAD_IP_"+l] = ip
+	out["NOMAD_PORT_"+l] = port
+	out["NOMAD_ADDR_"+l] = net.JoinHostPort(ip, addr)
+	out["NOMAD_HOST_IP_"+l] = ip
+	out["NOMAD_HOST_PORT_"+l] = host
+	out["NOMAD_HOST_ADDR_"+l] = net.JoinHostPort(ip, host)
+}
+
+// ownPorts returns the ports that a task asked for itself. The port_map of the
+// driver docker, which came with that form, says where it listens inside.
+func ownPorts(a *op.Alloc, t *berth.Task) []berth.PortMapping {
+	ports := given(a, t.Name).Ports()
+	if len(ports) == 0 || t.Driver != driverconfig.Docker.Driver {
+		return ports
+	}
+	config, err := driverconfig.Docker.Read(t.Config)
+	if err != nil { // the driver says so
+		return ports
+	}
+	for label, to := range config.Map("port_map") {
+		for i := range ports {
+			if n, err := strconv.Atoi(to); err == nil && ports[i].Label == label {
+				ports[i].To = n
 			}
 		}
-		for _, t := range group.Tasks {
-			set(t.Name + "_" + m.Label)
-		}
-		set(m.Label) // last: what two could mean is the plain label
 	}
+	return ports
 }
 
 // meta returns the job's metadata as the task sees it: the inner over the

@@ -147,6 +147,38 @@ TMPDIR=/data/alloc/x/app/tmp`
 	}
 }
 
+// A task finds its own ports by their plain labels, and those of others by task.
+func TestPortsOfTasksAreInTheirEnvironment(t *testing.T) {
+	a := sampleAlloc(t, `{"Name":"app","Driver":"docker","Config":{"image":"x","port_map":[{"db":5432}]},"Resources":{"Networks":[{"DynamicPorts":[{"Label":"http"},{"Label":"db"}]}]}},
+		{"Name":"side","Driver":"raw_exec","Config":{"command":"x"},"Resources":{"Networks":[{"DynamicPorts":[{"Label":"http"}]}]}}`)
+	network := func(ports ...berth.Port) *op.AllocatedTask {
+		return &op.AllocatedTask{Networks: []berth.NetworkResource{{IP: "10.1.1.1", DynamicPorts: ports}}}
+	}
+	a.AllocatedResources.Tasks["app"] = network(berth.Port{Label: "http", Value: 30001}, berth.Port{Label: "db", Value: 30002})
+	a.AllocatedResources.Tasks["side"] = network(berth.Port{Label: "http", Value: 30003})
+	tasks := a.Job.TaskGroups[0].Tasks
+	for _, c := range []struct {
+		task *berth.Task
+		want map[string]string
+	}{
+		{tasks[0], map[string]string{
+			"NOMAD_PORT_http": "30001", "NOMAD_IP_http": "10.1.1.1", "NOMAD_ADDR_http": "10.1.1.1:30001", "NOMAD_ADDR_side_http": "10.1.1.1:30003",
+			"NOMAD_PORT_app_http": "30001", "NOMAD_PORT_db": "5432", "NOMAD_HOST_PORT_db": "30002", "NOMAD_PORT_my_port": "80",
+		}},
+		{tasks[1], map[string]string{
+			"NOMAD_PORT_http": "30003", "NOMAD_ADDR_app_http": "10.1.1.1:30001", "NOMAD_HOST_ADDR_app_db": "10.1.1.1:30002", "NOMAD_PORT_db": "",
+			"NOMAD_ADDR_my_port": "[::1]:80",
+		}},
+	} {
+		env := Environment(a, c.task, samplePlace())
+		for k, want := range c.want {
+			if env[k] != want {
+				t.Errorf("task %s: %s is %q, want %q", c.task.Name, k, env[k], want)
+			}
+		}
+	}
+}
+
 func TestInterpolation(t *testing.T) {
 	p := samplePlace()
 	n := Names{Node: p.Node, Region: "eu", Env: map[string]string{"A": "1", "dotted.name": "2", "odd...name": "3", "SELF": "${A}", "kernel": "4"}}

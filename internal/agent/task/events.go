@@ -75,7 +75,7 @@ func failureEvent(typ string, now time.Time, why string) berth.TaskEvent {
 // detail start_delay is in nanoseconds.
 func restartingEvent(now time.Time, delay time.Duration, why string) berth.TaskEvent {
 	return event(berth.EventRestarting, now, fmt.Sprintf("Task restarting in %v: %s", delay.Round(time.Millisecond), why),
-		"restart_reason", why, "start_delay", strconv.FormatInt(int64(delay), 10))
+		"restart_reason", why, berth.DetailStartDelay, strconv.FormatInt(int64(delay), 10))
 }
 
 // notRestartingEvent returns the event of a task that is given up on, which

@@ -15,13 +15,10 @@ func (at *attempt) ofImage() bool {
 	return at.driver != nil && at.driver.Capabilities().Isolation == driver.ImageIsolation
 }
 
-// hostPorts returns the ports of the group, each with the address of the host
-// that it is on.
-func hostPorts(a *op.Alloc, n *berth.Node) (out []berth.PortMapping) {
-	if a.AllocatedResources == nil {
-		return nil
-	}
-	for _, m := range a.AllocatedResources.Shared.Ports {
+// hostPorts returns the ports that a task can name, its own before those of the
+// group, each with the address of the host that it is on.
+func hostPorts(a *op.Alloc, task string, n *berth.Node) (out []berth.PortMapping) {
+	for _, m := range a.AllocatedResources.PortsOf(task) {
 		if m.HostIP == "" && n != nil && n.NodeResources != nil {
 			m.HostIP = n.HostAddress()
 		}

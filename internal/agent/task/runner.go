@@ -393,7 +393,7 @@ func (l *loop) attempt() *attempt {
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
 			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t), KillSignal: SignalNumber(t.KillSignal),
-			Limits: limits(a, t, place.Node), Progress: func(string) {}, Ports: hostPorts(a, place.Node),
+			Limits: limits(a, t, place.Node), Progress: func(string) {}, Ports: hostPorts(a, t.Name, place.Node), OwnPorts: len(given(a, t.Name).Ports()),
 		},
 	}
 }
@@ -443,6 +443,7 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 	t := *l.out
 	l.mu.Unlock()
 	t.Launch = launch
+	t.Progress = func(message string) { l.post(Progress{launch, message}) }
 	if l.c.RunUntil != nil {
 		t.RunUntil = l.c.RunUntil()
 	}

@@ -118,6 +118,8 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		if st.Phase == Starting {
 			st.failed(berth.EventDriverFailure, e.Why, e.Recoverable)
 		}
+	case Progress:
+		st.progress(e)
 	case Exited:
 		st.exited(&e.Exit)
 	case Alarm:

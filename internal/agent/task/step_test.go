@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +223,10 @@ func readEvent(t *testing.T, words []string) Event {
 		return Started{}
 	case "unstarted":
 		return StartFailed{Why: why, Recoverable: recoverable}
+	case "progress":
+		n, message, _ := strings.Cut(rest, " ")
+		launch, _ := strconv.ParseUint(n, 10, 64)
+		return Progress{Launch: launch, Message: message}
 	case "exit":
 		return Exited{driver.Exit{Code: number()}}
 	case "signaled":

@@ -46,6 +46,11 @@ type (
 		Why         string
 		Recoverable bool
 	}
+	// Progress says what a start that takes long is doing.
+	Progress struct {
+		Launch  uint64
+		Message string
+	}
 	// Exited says that it has ended.
 	Exited struct{ driver.Exit }
 
@@ -84,6 +89,7 @@ func (Prepared) event()      {}
 func (PrepareFailed) event() {}
 func (Started) event()       {}
 func (StartFailed) event()   {}
+func (Progress) event()      {}
 func (Exited) event()        {}
 func (Alarm) event()         {}
 func (Order) event()         {}

@@ -19,6 +19,8 @@ type Blocked struct {
 	// help. Their plans were refused, so there may be capacity already.
 	due map[berth.EvalID]time.Time
 	on  onNodes
+	// quotas has those, of all the above, that wait for one.
+	quotas quotaWaits
 }
 
 // onNodes holds the evaluations that each wait for one node: the missing
@@ -91,7 +93,8 @@ func lacking(m *berth.Missed) Capacity {
 // NewBlocked returns an empty set.
 func NewBlocked() *Blocked {
 	return &Blocked{
-		evals: map[berth.EvalID]*berth.Eval{}, shapes: newShapes(), freed: remember[string](classesKept), due: map[berth.EvalID]time.Time{},
+		quotas: newQuotaWaits(),
+		evals:  map[berth.EvalID]*berth.Eval{}, shapes: newShapes(), freed: remember[string](classesKept), due: map[berth.EvalID]time.Time{},
 		on: onNodes{
 			evals: map[berth.EvalID]*berth.Eval{}, byNode: map[berth.NodeID]map[berth.EvalID]*berth.Eval{},
 			freed: remember[berth.NodeID](nodesKept),
@@ -117,9 +120,12 @@ func (b *Blocked) Add(e *berth.Eval, again time.Time) bool {
 
 // Keep makes an evaluation wait, whatever has happened since it was decided.
 func (b *Blocked) Keep(e *berth.Eval) {
+	b.quotas.add(e)
 	if e.NodeID.IsZero() {
 		b.evals[e.ID] = e
-		b.shapes.add(e)
+		if !waitsForQuotaOnly(e) {
+			b.shapes.add(e)
+		}
 		return
 	}
 	b.on.evals[e.ID] = e
@@ -133,6 +139,9 @@ func (b *Blocked) Keep(e *berth.Eval) {
 // the state that e was decided on. If too much was freed to remember, it
 // returns true: one evaluation too many is harmless, one too few never runs.
 func (b *Blocked) missedSomething(e *berth.Eval) bool {
+	if waitsForQuotaOnly(e) {
+		return false // room that returned is offered to it
+	}
 	if !e.NodeID.IsZero() {
 		return b.on.missed(e, e.SnapshotIndex)
 	}
@@ -164,9 +173,12 @@ func (o *onNodes) missed(e *berth.Eval, index uint64) bool {
 	return r != 0 && helpsOn(e, r)
 }
 
+// waitsForQuotaOnly reports whether no node can help an evaluation.
+func waitsForQuotaOnly(e *berth.Eval) bool { return e.Missed != nil && e.Missed.QuotaOnly }
+
 // helpsOn reports whether capacity of kinds r on its node can help an evaluation.
 func helpsOn(e *berth.Eval, r Capacity) bool {
-	return e.Missed == nil || e.Missed.Escaped || lacking(e.Missed)&r != 0
+	return e.Missed == nil || e.Missed.Escaped || !e.Missed.QuotaOnly && lacking(e.Missed)&r != 0
 }
 
 // helps reports whether capacity of kinds r on a node of the class can help an
@@ -188,18 +200,23 @@ func mayUse(e *berth.Eval, class string, r Capacity) bool {
 	if m == nil || m.Escaped {
 		return true
 	}
+	if m.QuotaOnly {
+		return false
+	}
 	ok, seen := m.Classes[class]
 	return ok || !seen
 }
 
 // Remove forgets an evaluation.
 func (b *Blocked) Remove(id berth.EvalID) {
-	if b.evals[id] != nil {
+	if e := b.evals[id]; e != nil {
+		b.quotas.remove(e)
 		delete(b.evals, id)
 		b.shapes.remove(id)
 	}
 	delete(b.due, id)
 	if e := b.on.evals[id]; e != nil {
+		b.quotas.remove(e)
 		delete(b.on.evals, id)
 		if delete(b.on.byNode[e.NodeID], id); len(b.on.byNode[e.NodeID]) == 0 {
 			delete(b.on.byNode, e.NodeID)

@@ -10,12 +10,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
 	"berth"
-	"berth/internal/diff"
 	"berth/internal/state"
 )
 
@@ -115,12 +113,13 @@ func (b *Broker) rebuild(s *state.Snapshot) {
 	}
 	// What the blocked ones waited for may have come between two terms.
 	for e := range s.OpenEvals(berth.EvalBlocked) {
-		if sh, _ := shapeOf(s, e); sh.any || !e.NodeID.IsZero() || !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
+		if sh, _ := shapeOf(s, e); sh.any || quotaGone(s, e) || !e.NodeID.IsZero() || !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) {
 			b.add(s, e, now)
 		}
 	}
 	if b.blocked.Len() > 0 {
 		b.offers.all(s)
+		b.blocked.quotas.all(s)
 	}
 	b.round(s, now)
 	b.wake()
@@ -173,30 +172,6 @@ func (b *Broker) addAll(s *state.Snapshot, list []*berth.Eval, now time.Time) {
 	}
 }
 
-// freed wakes, or offers to, those that capacity on a node can help. The capacity
-// came with a change of the node or of an allocation. b.mu is held.
-func (b *Broker) freed(s *state.Snapshot, c *state.Change, n *berth.Node, r Capacity, now time.Time) {
-	// Evaluations of jobs that run on every node wait for one node each.
-	if s.AnyPerNode() {
-		b.addAll(s, b.blocked.FreedOn(n.ID, r, s.Index), now)
-	}
-	if !n.Ready() { // it cannot be used, but what happened on it may be waited for
-		b.addAll(s, b.blocked.Freed(n.Class, r, s.Index), now)
-		return
-	}
-	b.blocked.Note(n.Class, r, s.Index)
-	b.offers.make(n, r, s.Index)
-	// A job that waited for its own allocation may now preempt others elsewhere,
-	// and one whose allocation is on a node that changed may keep it.
-	if a, ok := c.Old.(*berth.Alloc); ok {
-		b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
-	} else if b.blocked.Len() > 0 {
-		for a := range s.AllocsOn(n.ID) {
-			b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
-		}
-	}
-}
-
 // take processes one change of the state. before is the index of the state
 // before the change. If a node got capacity by it, take returns the node and
 // the kinds of capacity.
@@ -206,6 +181,17 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		b.paused = s.SchedulerConfig().PauseEvalBroker
 		old, _ := c.Old.(*berth.SchedulerConfig)
 		b.preempt = b.preempt || preemptsMore(old, s.SchedulerConfig())
+	case state.QuotaUsages:
+		b.blocked.quotas.quotaChanged(c)
+	case state.Namespaces:
+		// Those that wait for a quota do not when the namespace has another.
+		old, _ := c.Old.(*berth.Namespace)
+		if n, _ := c.New.(*berth.Namespace); old != nil && old.Quota != "" && (n == nil || n.Quota != old.Quota) {
+			for _, e := range b.blocked.quotas.of(old.Quota, old.Name) {
+				b.blocked.Remove(e.ID)
+				b.add(s, e, now)
+			}
+		}
 	case state.Evals:
 		if e, ok := c.New.(*berth.Eval); ok {
 			old, _ := c.Old.(*berth.Eval)
@@ -253,16 +239,6 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 	return nil, 0
 }
 
-// sameForScheduling reports whether everything that placement looks at is the
-// same for both versions of a node: its class, its own attributes, its capacity
-// and its ports.
-func sameForScheduling(a, b *berth.Node) bool {
-	return a.Class == b.Class && a.Name == b.Name &&
-		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
-		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
-		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
-}
-
 // eval takes over a change of an evaluation from old to e: it ends, waits for
 // capacity, or joins the queue.
 func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
@@ -289,7 +265,7 @@ func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
 		return
 	}
 	b.queue.Drop(e.ID)
-	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) || b.unready > e.SnapshotIndex && waitsInVain(s, e) {
+	if !b.blocked.Add(e, now.Add(b.limits.FollowUpAfter)) || b.unready > e.SnapshotIndex && waitsInVain(s, e) || quotaGone(s, e) {
 		b.blocked.Remove(e.ID)
 		b.add(s, e, now)
 	}
@@ -490,6 +466,6 @@ func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.queue.Stats()
-	s.Blocked, s.Quarantined, s.Offered = b.blocked.Len(), len(b.held), len(b.offers.open)
+	s.Blocked, s.Quarantined, s.Offered, s.QuotaLimited = b.blocked.Len(), len(b.held), len(b.offers.open), b.blocked.quotas.count()
 	return s
 }

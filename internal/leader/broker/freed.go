@@ -1,5 +1,13 @@
 package broker
 
+import (
+	"berth"
+	"berth/internal/diff"
+	"berth/internal/state"
+	"maps"
+	"time"
+)
+
 // freed remembers for each K when it last got capacity of each kind. An
 // evaluation that was decided on an older state missed that and does not wait
 // at all.
@@ -65,4 +73,38 @@ func (at *capacityAt) since(index uint64) (r Capacity) {
 		}
 	}
 	return r
+}
+
+// freed wakes, or offers to, those that capacity on a node can help. The capacity
+// came with a change of the node or of an allocation. b.mu is held.
+func (b *Broker) freed(s *state.Snapshot, c *state.Change, n *berth.Node, r Capacity, now time.Time) {
+	// Evaluations of jobs that run on every node wait for one node each.
+	if s.AnyPerNode() {
+		b.addAll(s, b.blocked.FreedOn(n.ID, r, s.Index), now)
+	}
+	if !n.Ready() { // it cannot be used, but what happened on it may be waited for
+		b.addAll(s, b.blocked.Freed(n.Class, r, s.Index), now)
+		return
+	}
+	b.blocked.Note(n.Class, r, s.Index)
+	b.offers.make(n, r, s.Index)
+	// A job that waited for its own allocation may now preempt others elsewhere,
+	// and one whose allocation is on a node that changed may keep it.
+	if a, ok := c.Old.(*berth.Alloc); ok {
+		b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
+	} else if b.blocked.Len() > 0 {
+		for a := range s.AllocsOn(n.ID) {
+			b.addAll(s, b.blocked.HelpedOf(s.OpenEvalsOf(a.Key(), berth.EvalBlocked), n.Class, r), now)
+		}
+	}
+}
+
+// sameForScheduling reports whether everything that placement looks at is the
+// same for both versions of a node: its class, its own attributes, its capacity
+// and its ports.
+func sameForScheduling(a, b *berth.Node) bool {
+	return a.Class == b.Class && a.Name == b.Name &&
+		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
+		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
+		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }

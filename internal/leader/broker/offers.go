@@ -57,10 +57,21 @@ func (o *offers) make(n *berth.Node, kinds Capacity, index uint64) {
 	o.open[n.ID] = offer{n, have.kinds | kinds, index}
 }
 
-// round wakes evaluations for the open offers, unless those woken before are
+// round wakes evaluations for the open offers, and for quotas with room. It
+// returns when it must be called again even if nothing happens, zero if it need
+// not. b.mu is held.
+func (b *Broker) round(s *state.Snapshot, now time.Time) (again time.Time) {
+	again = b.offerRound(s, now)
+	if next := b.quotaRound(s, now); again.IsZero() || !next.IsZero() && next.Before(again) {
+		again = next
+	}
+	return again
+}
+
+// offerRound wakes evaluations for the open offers, unless those woken before are
 // still being decided. It returns when it must be called again even if nothing
 // happens, zero if it need not. b.mu is held.
-func (b *Broker) round(s *state.Snapshot, now time.Time) (again time.Time) {
+func (b *Broker) offerRound(s *state.Snapshot, now time.Time) (again time.Time) {
 	for n := len(b.offers.woken); n > 0; n-- {
 		if until := b.queue.underway(b.offers.woken[n-1], roundPatience, now); !until.IsZero() {
 			return until

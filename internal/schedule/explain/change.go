@@ -59,6 +59,12 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	if _, queued, ends, ok := f.settle(); ok && queued[f.group.Name] == 0 && ends > 0 {
 		f.add(0, op.Change{Stopping: ends})
 	}
+	if len(x.Quota) > 0 { // no change of a node helps
+		for _, c := range f.out {
+			x.Changes = append(x.Changes, c.Change)
+		}
+		return
+	}
 	f.asksLess(x)
 	f.conditions(x, s)
 	f.ports(s)
@@ -182,6 +188,7 @@ func (f *finder) edited() (*berth.Job, *berth.TaskGroup) {
 	g.Tasks = slices.Clone(g.Tasks)
 	for i, t := range g.Tasks {
 		nt, r := *t, *t.Resources
+		r.Networks = slices.Clone(r.Networks)
 		nt.Resources, nt.Constraints = &r, slices.Clone(t.Constraints)
 		g.Tasks[i] = &nt
 	}
@@ -376,8 +383,7 @@ func (f *finder) ports(all []place.Verdict) {
 // dynamic returns the job with a dynamic port instead of a static one.
 func (f *finder) dynamic(number int) *berth.Job {
 	j, g := f.edited()
-	for i := range g.Networks {
-		nw := &g.Networks[i]
+	for _, nw := range g.AllNetworks() { // copies of our own
 		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
 		nw.ReservedPorts = slices.DeleteFunc(slices.Clone(nw.ReservedPorts), func(p berth.Port) bool {
 			if p.Value != number {

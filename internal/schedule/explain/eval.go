@@ -197,9 +197,16 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 		if !e.NodeID.IsZero() {
 			w.Why = "it waits until node " + nodeName(snap, e.NodeID) + " changes or has free capacity"
 		}
+		if q := e.QuotaLimitReached; q != "" && e.Missed != nil && e.Missed.QuotaOnly {
+			w.Why = fmt.Sprintf("it waits until quota %q has room", q)
+		} else if q != "" {
+			w.Why += fmt.Sprintf(", and until quota %q has room", q)
+		}
 		if e.Missed != nil && len(e.Missed.Dimensions) > 0 {
 			w.Why += "; exhausted: " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
 		}
+	case snap.SchedulerConfig().PauseEvalBroker:
+		w.Why = brokerPaused
 	default:
 		w.Why = "it waits for a scheduler"
 	}

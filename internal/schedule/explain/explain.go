@@ -92,6 +92,7 @@ type explainer struct {
 	x       *op.Explanation // the answer
 	decided sandbox         // after scheduling
 	stops   map[berth.AllocID]bool
+	restart time.Time // when the first task that waits for it is started again; zero: none waits
 }
 
 // groups explains each group by what the scheduler would decide now, and then
@@ -141,6 +142,9 @@ func (a *explainer) groups() {
 		// first groups get it.
 		if x.Missing > 0 {
 			f := &finder{sandbox: a.decided, job: a.job, index: i, group: g, queued: queued}
+			if m := d.Plan.End.Failed[g.Name]; m != nil {
+				x.Quota = m.QuotaExhausted
+			}
 			if all := f.survey(&x); searched < groupsSearched {
 				searched++
 				f.search(&x, all)
@@ -190,6 +194,11 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 		switch {
 		case al.Live():
 			x.Live++
+			if at := startsAgain(al, a.now); !at.IsZero() {
+				if x.Restarting++; a.restart.IsZero() || at.Before(a.restart) {
+					a.restart = at
+				}
+			}
 			if len(x.Allocs) < allocsKept {
 				x.Allocs = append(x.Allocs, reason(a.snap, al))
 			}
@@ -228,6 +237,7 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 		}
 	}
 	add(x.Live, "placed")
+	add(x.Restarting, "of them %s to start a task again after the delay of the restart policy", verb(x.Restarting, "waits", "wait"))
 	add(x.Finished, "finished")
 	add(placed, "will be placed when a scheduler runs")
 	add(x.Later, "failed and will be replaced at %s", stamp(later.UnixNano()))
@@ -243,6 +253,9 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 		return fmt.Sprintf("%d desired; there is nothing to do", x.Wanted)
 	}
 	s := fmt.Sprintf("%d desired: %s", x.Wanted, strings.Join(parts, ", "))
+	if x.Missing > 0 && len(x.Quota) > 0 {
+		return s + "; the quota of the namespace leaves no room: " + strings.Join(x.Quota, ", ")
+	}
 	if x.Missing > 0 && x.Nodes == 0 {
 		s += "; no node is ready"
 	}
@@ -252,10 +265,11 @@ func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
 // conclude sums up all groups in a verdict and a sentence.
 func (a *explainer) conclude(placed map[string]int, stopping int, later map[string]time.Time) {
 	x := a.x
-	var wanted, live, finished, missing, gaveUp, late, due int
+	var wanted, live, finished, missing, gaveUp, late, due, restarting int
 	for _, g := range x.Groups {
 		wanted, live, finished, missing = wanted+g.Wanted, live+g.Live, finished+g.Finished, missing+g.Missing
 		gaveUp, late, due = gaveUp+g.GaveUp, late+g.Later, due+placed[g.Group]
+		restarting += g.Restarting
 	}
 	// The replacement that is due first is what the operator waits for.
 	var first time.Time
@@ -267,6 +281,7 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 	say := func(verdict, format string, args ...any) {
 		x.Verdict, x.Summary = verdict, fmt.Sprintf("Job %q: ", a.key)+fmt.Sprintf(format, args...)
 	}
+	deployment := a.deployment()
 	switch {
 	// What needs an operator comes before what only takes time, and both before
 	// what is done.
@@ -274,6 +289,8 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 		say(op.WhyStop, "%d of %d wait until allocations being stopped have freed their capacity", missing, wanted)
 	case missing > 0:
 		say(op.WhyRoom, "%d of %d %s no place%s", missing, wanted, verb(missing, "finds", "find"), suggestion(x.Groups))
+	case due > 0 && a.snap.SchedulerConfig().PauseEvalBroker:
+		say(op.WhyScheduler, "%d of %d will be placed when a scheduler runs; %s", due, wanted, brokerPaused)
 	case due > 0:
 		say(op.WhyScheduler, "%d of %d will be placed when a scheduler runs", due, wanted)
 	case late > 0:
@@ -284,6 +301,10 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 			why = "it can only run on its node, where the restart policy allows no more attempts"
 		}
 		say(op.WhyGaveUp, "%d of %d failed and will not be replaced: %s", gaveUp, wanted, why)
+	case restarting > 0:
+		say(op.WhyTime, "%d of %d placed; %d %s to start a task again, the first at %s, by the restart policy", live, wanted, restarting, verb(restarting, "waits", "wait"), stamp(a.restart.UnixNano()))
+	case deployment != "":
+		say(op.WhyDeployment, "%d of %d placed; %s", live, wanted, deployment)
 	case wanted == 0 && a.job.PerNode() && slices.ContainsFunc(a.job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Count > 0 }):
 		say(op.WhyNothing, "no node meets its constraints; it will run on every node that does")
 	case wanted == 0:
@@ -302,6 +323,8 @@ func suggestion(groups []op.GroupExplanation) string {
 	for _, g := range groups {
 		switch {
 		case g.Missing == 0:
+		case len(g.Quota) > 0 && len(g.Changes) == 0:
+			return ": the quota of the namespace leaves no room: " + strings.Join(g.Quota, ", ")
 		case len(g.Changes) == 0:
 			return ""
 		case len(g.Changes) == 1:
@@ -346,7 +369,7 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	case r.RunnerUp.IsZero():
 		r.Text = fmt.Sprintf("the only one %s that met the constraints and had free capacity; score %.3f", of, r.Score)
 	case first:
-		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores), r.RunnerUpName, r.RunnerUpScore)
+		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores, snap.SchedulerConfigFor(a.Job.NodePool).SchedulerAlgorithm), r.RunnerUpName, r.RunnerUpScore)
 	default:
 		r.Text = fmt.Sprintf("the best %s for a later instance of its group: score %.3f; for the first instance, %s scored %.3f", of, r.Score, r.RunnerUpName, r.RunnerUpScore)
 	}
@@ -361,12 +384,17 @@ func nodeName(snap *state.Snapshot, id berth.NodeID) string {
 	return "a node that is gone"
 }
 
-// scores lists the scorers that applied.
-func scores(m map[string]float64) string {
+// scores lists the scorers that applied. The API calls the fit "binpack" whatever
+// the algorithm, as Nomad's does; a person is told the algorithm.
+func scores(m map[string]float64, algorithm string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if m[name] != 0 {
-			out = append(out, fmt.Sprintf("%s %.3f", name, m[name]))
+			said := name
+			if name == berth.AlgorithmBinpack && algorithm != "" {
+				said = algorithm
+			}
+			out = append(out, fmt.Sprintf("%s %.3f", said, m[name]))
 		}
 	}
 	if len(out) == 0 {

@@ -99,6 +99,17 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 			continue
 		}
 		r.evaluated++
+		if lacks := r.quotaLacks(); len(lacks) > 0 {
+			out.Why.QuotaExhausted = lacks
+			if n := len(out.Shortfalls); n > 0 && out.Shortfalls[n-1].Node == o.Node {
+				out.Shortfalls[n-1].Count++
+				out.Shortfalls[n-1].Why.CoalescedFailures++
+				continue
+			}
+			why, missed := r.explainQuota(1, lacks)
+			out.Shortfalls = append(out.Shortfalls, Shortfall{Node: o.Node, Count: 1, Why: why, Missed: missed})
+			continue
+		}
 		if r.request.Fits(r.usage(o.Node.Number)) {
 			out.Placed = append(out.Placed, r.putOn(o, nil))
 			continue
@@ -126,6 +137,7 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 func (r *round) putOn(o *OnNode, victims []*berth.Alloc) berth.Placement {
 	number := o.Node.Number
 	grant := r.grant(r.draft(number), number, victims)
+	r.countQuota()
 	r.peers = append(r.peers, peer{r.group, o.Index, o.Node, true, grant.Ports})
 	r.filter.notePlaced(o.Node)
 	return berth.Placement{Group: r.number, Index: o.Index, NodeID: o.Node.ID, Grant: grant, Previous: o.Previous, Evict: ids(victims)}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,8 +23,7 @@ type needs struct {
 // every node meets, if it needs nothing special.
 func needsOf(g *berth.TaskGroup) *needs {
 	t := &needs{group: g}
-	for i := range g.Networks {
-		nw := &g.Networks[i]
+	for _, nw := range g.AllNetworks() {
 		if nw.Mode != "" && nw.Mode != berth.NetworkHost {
 			t.modes = append(t.modes, nw.Mode)
 		}
@@ -111,6 +111,7 @@ func perAlloc(g *berth.TaskGroup) bool {
 // addMissed adds to all what would help another instance.
 func addMissed(all, one *berth.Missed) {
 	all.Escaped = all.Escaped || one.Escaped
+	all.Quota, all.QuotaOnly = cmp.Or(all.Quota, one.Quota), all.QuotaOnly && one.QuotaOnly
 	for class, helps := range one.Classes {
 		all.Classes[class] = all.Classes[class] || helps
 	}

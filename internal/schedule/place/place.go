@@ -9,6 +9,7 @@ package place
 import (
 	"berth"
 	"berth/internal/fit"
+	"berth/internal/quota"
 	"berth/internal/state"
 )
 
@@ -32,6 +33,7 @@ type Placer struct {
 	work   *Budget               // nil: as much as it takes
 	*scratch
 
+	quota       *quota.Usage           // of the job's namespace with the placements so far; nil: it has none
 	leaving     map[berth.AllocID]bool // what the plan stops
 	preemptible *preemptible           // what the job could preempt; nil until needed
 }
@@ -55,6 +57,9 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 	}
 	if p.config.MaxStartsPerNode > 0 {
 		p.starts = map[uint32]uint{}
+	}
+	if u := snap.QuotaUsageOf(job.Namespace); u != nil {
+		p.quota = u.Clone()
 	}
 	stops := make(map[berth.AllocID]bool, len(leaving))
 	for _, s := range leaving {

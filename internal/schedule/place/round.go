@@ -28,6 +28,7 @@ type round struct {
 	optionsFound bool          // options was computed
 	awaited      int           // instances for which the job itself frees capacity
 	evaluated    int           // nodes looked at, for the explanation
+	quotaAsk     []int64       // what one instance counts for the quota
 }
 
 // classView is what nodes of one class have in common for the group.
@@ -43,6 +44,9 @@ func (p *Placer) round(number int) *round {
 	r := &round{
 		Placer: p, number: number, group: g, request: fit.RequestOf(g), filter: newFilter(p, g),
 		affinity: newAffinities(p.snap, p.job, g, p.work), spread: newSpreads(p, g),
+	}
+	if p.quota != nil {
+		r.quotaAsk = p.quota.Of(p.job, g)
 	}
 	p.resetGroup()
 	r.fitness = newFitScorer(p.config.SchedulerAlgorithm, r.request.Ask)
@@ -273,6 +277,11 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 	for i := range instances {
 		in := &instances[i]
 		r.work.Spend(placeSteps)
+		if lacks := r.quotaLacks(); len(lacks) > 0 {
+			out.Failed = len(instances) - i
+			out.Why, out.Missed = r.explainQuota(out.Failed, lacks)
+			return out
+		}
 		number, p, ok := r.take(in.Avoid)
 		var victims []*berth.Alloc
 		if !ok {
@@ -394,6 +403,7 @@ func (r *round) putBack(number uint32) {
 // not empty.
 func (r *round) put(in *Instance, number uint32, p parts, victims []*berth.Alloc) berth.Placement {
 	u, n := r.draft(number), r.snap.NodeByNumber(number)
+	r.countQuota()
 	grant := r.grant(u, number, victims)
 	if r.starts != nil {
 		r.starts[number]++

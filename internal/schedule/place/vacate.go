@@ -14,6 +14,9 @@ func (p *Placer) Vacate() {
 		if !a.Occupies() || a.Wanted() && !p.leaving[a.ID] {
 			continue
 		}
+		if p.quota != nil {
+			p.quota.Add(p.quota.Of(a.Job, a.Group), -1)
+		}
 		if n := p.snap.Node(a.NodeID); n != nil {
 			w := fit.RequestOf(a.Group)
 			p.draft(n.Number).Release(&w, a.Grant())

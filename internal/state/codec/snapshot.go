@@ -57,6 +57,10 @@ const (
 	ACLPolicy
 	ACLRole
 	ACLBootstrap // index of the last one
+	ACLAuthMethod
+	ACLBindingRule
+	ACLOneTimeToken
+	Quota
 )
 
 // maxRecord bounds a record; the largest are jobs and explanations.

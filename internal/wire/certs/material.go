@@ -265,7 +265,8 @@ func (m *Material) Dial() *tls.Config {
 }
 
 // HTTPS returns a configuration for the HTTP API. It allows HTTP/1.1 only, so
-// that the limit of connections is also one of requests.
+// that the limit of connections is also one of requests. Where it requires a
+// certificate, that of a client agent is refused: it is for RPC alone.
 func (m *Material) HTTPS() *tls.Config {
 	c := m.base()
 	c.NextProtos = []string{"http/1.1"}
@@ -274,6 +275,16 @@ func (m *Material) HTTPS() *tls.Config {
 	}
 	if m.options.VerifyHTTPS {
 		m.wantClient(c)
+		trusted := c.VerifyConnection
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			if err := trusted(s); err != nil {
+				return err
+			}
+			if leaf := s.PeerCertificates[0]; onlyNode(leaf) {
+				return fmt.Errorf("the certificate is %s: that of a client agent does not open the HTTP API", Describe(leaf))
+			}
+			return nil
+		}
 	}
 	return c
 }

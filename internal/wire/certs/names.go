@@ -85,6 +85,20 @@ func RoleOf(cert *x509.Certificate, region string, unnamed bool) (r Role) {
 	return r
 }
 
+// onlyNode reports whether a certificate is that of a client agent, of any
+// region, and of nobody else.
+func onlyNode(cert *x509.Certificate) bool {
+	node := false
+	for _, name := range cert.DNSNames {
+		role, _, ok := splitRole(strings.ToLower(name))
+		if ok && role != "client" {
+			return false
+		}
+		node = node || ok
+	}
+	return node
+}
+
 // splitRole takes a role name apart. It reports false for any other name,
 // such as a host name; cli is a role name without any right.
 func splitRole(name string) (role, region string, ok bool) {

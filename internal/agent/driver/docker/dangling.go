@@ -39,8 +39,12 @@ func (d *Driver) removeDangling(ctx context.Context, now time.Time) error {
 	for _, c := range list.Items {
 		n, err := strconv.ParseUint(c.Labels[labelLaunch], 10, 64)
 		at := launch{c.Labels[labelAllocID], c.Labels[labelTask], n}
+		asked := err != nil || d.claimed(at)
+		if c.Labels[labelInfra] != "" {
+			asked = d.c.Runs == nil || d.c.Runs(at.alloc)
+		}
 		switch {
-		case err != nil || d.c.Node == "" || now.Sub(time.Unix(c.Created, 0)) < d.c.DanglingGrace || d.claimed(at):
+		case asked || d.c.Node == "" || now.Sub(time.Unix(c.Created, 0)) < d.c.DanglingGrace:
 		case d.c.DanglingDryRun:
 			d.log.Info("a container without a task would be removed", "container", c.ID, "alloc", at.alloc, "task", at.task)
 		default:

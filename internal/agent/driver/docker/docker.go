@@ -60,7 +60,10 @@ type Config struct {
 	DanglingGrace   time.Duration // age below which a container is left alone
 	LoggingDefaults Logging
 
-	Log *slog.Logger
+	// Runs reports whether the agent has an allocation that has not ended. Infra
+	// containers of others are removed; nil: of none.
+	Runs func(alloc string) bool
+	Log  *slog.Logger
 }
 
 // Logging is a log driver of the engine and its options.
@@ -85,6 +88,7 @@ func Defaults() Config {
 
 // Driver implements [driver.Driver].
 type Driver struct {
+	kind   *Kind
 	c      Config
 	log    *slog.Logger
 	engine *client.Client
@@ -104,13 +108,16 @@ type launch struct {
 	number      uint64
 }
 
-// New returns the driver. It talks to the engine only when it is asked
-// something.
-func New(c Config) *Driver {
+// New returns the driver of Docker's own engines.
+func New(c Config) *Driver { return NewOf(Engine, c) }
+
+// NewOf returns the driver of a kind of engine. It talks to the engine only when
+// it is asked something.
+func NewOf(kind *Kind, c Config) *Driver {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	d := &Driver{c: c, log: c.Log, claims: map[launch]bool{}}
+	d := &Driver{kind: kind, c: c, log: c.Log, claims: map[launch]bool{}}
 	opts := []client.Opt{client.WithAPIVersionFromEnv()}
 	if c.Endpoint == "" {
 		opts = append(opts, client.FromEnv)
@@ -118,25 +125,25 @@ func New(c Config) *Driver {
 		opts = append(opts, client.WithHost(c.Endpoint))
 	}
 	d.engine, d.broken = client.New(opts...)
-	d.pulls.d, d.images.d = d, d
+	d.pulls.d, d.pulls.every, d.images.d = d, progressEvery, d
 	return d
 }
 
 // Name implements [driver.Driver].
-func (*Driver) Name() string { return Name }
+func (d *Driver) Name() string { return d.kind.Name }
 
 // Capabilities implements [driver.Driver].
-func (*Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Isolation: driver.ImageIsolation, Signals: true, Exec: true, Mounts: true}
+func (d *Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Isolation: driver.ImageIsolation, Signals: true, Exec: true, Mounts: true, Networks: d.kind.Networks}
 }
 
 // ready refuses what a disabled driver, or one without an engine, cannot do.
 func (d *Driver) ready() error {
 	if d.c.Disabled {
-		return berth.Errorf(berth.Denied, "driver %s is not enabled in this agent's configuration", Name)
+		return berth.Errorf(berth.Denied, "driver %s is not enabled in this agent's configuration", d.kind.Name)
 	}
 	if d.broken != nil {
-		return berth.Errorf(berth.Invalid, "plugin.docker.config.endpoint: %w", d.broken)
+		return berth.Errorf(berth.Invalid, "plugin.%s.config: the address of the engine: %w", d.kind.Plugin, d.broken)
 	}
 	return nil
 }
@@ -161,20 +168,24 @@ func (d *Driver) Fingerprint(ctx context.Context) berth.DriverInfo {
 	seen := d.seen
 	d.mu.Unlock()
 	if err != nil {
-		return berth.DriverInfo{Detected: seen, HealthDescription: "the Docker engine does not answer: " + clipped(err)}
+		return berth.DriverInfo{Detected: seen, HealthDescription: "the " + d.kind.Title + " engine does not answer: " + clipped(err)}
 	}
+	at := "driver." + d.kind.Name
 	attrs := map[string]string{
-		"driver.docker": "1", "driver.docker.version": info.Info.ServerVersion, "driver.docker.os_type": info.Info.OSType,
-		"driver.docker.runtimes": strings.Join(slices.Sorted(maps.Keys(info.Info.Runtimes)), ","),
+		at: "1", at + ".version": info.Info.ServerVersion, at + ".os_type": info.Info.OSType,
+		at + ".runtimes": strings.Join(slices.Sorted(maps.Keys(info.Info.Runtimes)), ","),
 	}
 	if d.c.AllowPrivileged {
-		attrs["driver.docker.privileged.enabled"] = "1"
+		attrs[at+".privileged.enabled"] = "1"
 	}
 	if d.c.Volumes {
-		attrs["driver.docker.volumes.enabled"] = "1"
+		attrs[at+".volumes.enabled"] = "1"
 	}
 	if gw := d.bridge(ctx); gw.IsValid() {
-		attrs["driver.docker.bridge_ip"] = gw.String()
+		attrs[at+".bridge_ip"] = gw.String()
+	}
+	if d.kind.Attributes != nil {
+		maps.Copy(attrs, d.kind.Attributes(info.Info))
 	}
 	maps.DeleteFunc(attrs, func(_, v string) bool { return v == "" })
 	return berth.DriverInfo{Attributes: attrs, Detected: true, Healthy: true, HealthDescription: "Healthy"}

@@ -197,5 +197,8 @@ func (h *handle) Usage(ctx context.Context) (u driver.Usage, err error) {
 	}
 	u.Processes, u.CPU = int(s.PidsStats.Current), time.Duration(s.CPUStats.CPUUsage.TotalUsage)
 	u.Memory = int64(s.MemoryStats.Usage - min(cache, s.MemoryStats.Usage))
+	u.Engine, u.Cache, u.Swap, u.MaxMemory = true, int64(cache), int64(s.MemoryStats.Stats["swap"]), int64(s.MemoryStats.MaxUsage)
+	u.System = time.Duration(s.CPUStats.CPUUsage.UsageInKernelmode)
+	u.ThrottledPeriods, u.ThrottledTime = s.CPUStats.ThrottlingData.ThrottledPeriods, time.Duration(s.CPUStats.ThrottlingData.ThrottledTime)
 	return u, nil
 }

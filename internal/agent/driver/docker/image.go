@@ -86,6 +86,9 @@ func (d *Driver) load(ctx context.Context, t *driver.Task, name, file string) (s
 		return "", errf("config.load: "+file, err)
 	}
 	err = errors.Join(follow(out, nil), out.Close())
+	if err != nil && ctx.Err() == nil { // the engine has read it, and says what is wrong with it
+		return "", berth.Errorf(berth.Invalid, "config.load: %s: %w", file, err)
+	}
 	if err != nil {
 		return "", errf("config.load: "+file, err)
 	}
@@ -98,9 +101,10 @@ func (d *Driver) load(ctx context.Context, t *driver.Task, name, file string) (s
 
 // pulls has each image pulled once for all tasks that wait for it.
 type pulls struct {
-	d  *Driver
-	mu sync.Mutex
-	by map[string]*pull // by image and credentials
+	d     *Driver
+	every time.Duration // how often a long pull is told of
+	mu    sync.Mutex
+	by    map[string]*pull // by image and credentials
 }
 
 // pull is one that is under way.
@@ -134,7 +138,7 @@ func (ps *pulls) pull(ctx context.Context, name, auth string, limit time.Duratio
 	p.waiting++
 	ps.mu.Unlock()
 	defer ps.leave(key, p)
-	began, tick := time.Now(), time.NewTicker(progressEvery)
+	began, tick := time.Now(), time.NewTicker(ps.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -194,7 +198,13 @@ func (ps *pulls) one(ctx context.Context, p *pull, name, auth string) (string, e
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case auth == "" && !wrong(err):
+		return "", errf("image "+name+" (pulled without credentials)", err)
+	case auth != "" && ps.d.refused(ctx, name, auth):
+		return "", berth.Errorf(berth.Denied, "image %s: the registry refuses the credentials: %s", name, clipped(err))
+	default:
 		return "", errf("image "+name, err)
 	}
 	got, err := engine.ImageInspect(ctx, name)

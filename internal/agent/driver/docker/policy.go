@@ -29,7 +29,7 @@ func capability(s string) string { return strings.TrimPrefix(strings.ToLower(s),
 func (d *Driver) allowed(v driverconfig.Values) error {
 	var ps berth.Problems
 	refuse := func(key, what, by string) {
-		ps.Addf("config."+key, "%s is not allowed on this node: it needs %s in plugin \"docker\"", what, by)
+		ps.Addf("config."+key, "%s is not allowed on this node: it needs %s in plugin %q", what, by, d.kind.Plugin)
 	}
 	if !d.c.AllowPrivileged {
 		if v.Bool("privileged") {
@@ -128,7 +128,7 @@ func (d *Driver) volume(t *driver.Task, s string, named bool) (string, error) {
 	}
 	if named {
 		if !d.c.Volumes {
-			return "", notEnabled("volume_driver", source)
+			return "", d.notEnabled("volume_driver", source)
 		}
 		return s, nil // the name of a volume
 	}
@@ -143,8 +143,8 @@ func (d *Driver) volume(t *driver.Task, s string, named bool) (string, error) {
 }
 
 // notEnabled is the error of a source outside the task's directory.
-func notEnabled(key, source string) error {
-	return berth.Errorf(berth.Denied, "config.%s: %q is not below the task's directory; that needs volumes { enabled = true } in plugin \"docker\" on this node", key, berth.Clip(source, 200))
+func (d *Driver) notEnabled(key, source string) error {
+	return berth.Errorf(berth.Denied, "config.%s: %q is not below the task's directory; that needs volumes { enabled = true } in plugin %q on this node", key, berth.Clip(source, 200), d.kind.Plugin)
 }
 
 // places are the allocation's directories as tasks know them.
@@ -184,10 +184,10 @@ func (d *Driver) source(t *driver.Task, key, source string) (string, error) {
 		if err == nil && within(root, real) && !within(filepath.Join(root, supervise.ControlDir), real) {
 			return real, nil
 		}
-		return "", notEnabled(key, source)
+		return "", d.notEnabled(key, source)
 	}
 	if !d.c.Volumes {
-		return "", notEnabled(key, source)
+		return "", d.notEnabled(key, source)
 	}
 	return full, nil
 }
@@ -217,7 +217,7 @@ func (d *Driver) mounted(t *driver.Task, m driverconfig.Values) (*mount.Mount, e
 	default:
 		out.Type = mount.TypeVolume
 		if !d.c.Volumes {
-			return nil, berth.Errorf(berth.Denied, "config.mount.type: a volume needs volumes { enabled = true } in plugin \"docker\" on this node")
+			return nil, berth.Errorf(berth.Denied, "config.mount.type: a volume needs volumes { enabled = true } in plugin %q on this node", d.kind.Plugin)
 		}
 		o := m.Block("volume_options")
 		out.VolumeOptions = &mount.VolumeOptions{NoCopy: o.Bool("no_copy"), Labels: maps.Clone(o.Map("labels"))}

@@ -31,13 +31,16 @@ const (
 )
 
 // create returns what the engine is asked to create for a task. image is the ID
-// of its image, or its name.
-func (d *Driver) create(t *driver.Task, v driverconfig.Values, image string) (*client.ContainerCreateOptions, error) {
+// of its image, and mode the network that it joins.
+func (d *Driver) create(t *driver.Task, v driverconfig.Values, image string, mode container.NetworkMode) (*client.ContainerCreateOptions, error) {
 	if err := d.allowed(v); err != nil {
 		return nil, err
 	}
+	if err := checkNetwork(t, v); err != nil {
+		return nil, err
+	}
 	host := &container.HostConfig{
-		NetworkMode: networkMode(v), Privileged: v.Bool("privileged"), ReadonlyRootfs: v.Bool("readonly_rootfs"),
+		NetworkMode: mode, Privileged: v.Bool("privileged"), ReadonlyRootfs: v.Bool("readonly_rootfs"),
 		CapAdd: v.Strings("cap_add"), CapDrop: d.drop(v), SecurityOpt: v.Strings("security_opt"), Sysctls: v.Map("sysctl"),
 		ExtraHosts: v.Strings("extra_hosts"), DNSSearch: v.Strings("dns_search_domains"), DNSOptions: v.Strings("dns_options"),
 		PidMode: container.PidMode(v.String("pid_mode")), IpcMode: container.IpcMode(v.String("ipc_mode")), UTSMode: container.UTSMode(v.String("uts_mode")),
@@ -45,6 +48,9 @@ func (d *Driver) create(t *driver.Task, v driverconfig.Values, image string) (*c
 		GroupAdd: v.Strings("group_add"), Runtime: v.String("runtime"), StorageOpt: v.Map("storage_opt"), ShmSize: v.Integer("shm_size"),
 		OomScoreAdj: int(v.Integer("oom_score_adj")), VolumeDriver: v.String("volume_driver"), LogConfig: d.logConfig(t, v),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+	}
+	if inGroup(t, v) {
+		host.ExtraHosts = nil // see networkFiles
 	}
 	if v.Bool("init") {
 		on := true
@@ -82,7 +88,11 @@ func (d *Driver) create(t *driver.Task, v driverconfig.Values, image string) (*c
 	if err != nil {
 		return nil, err
 	}
-	return &client.ContainerCreateOptions{Config: conf, HostConfig: host, NetworkingConfig: ends, Name: t.Name + "-" + t.AllocID}, nil
+	opts := &client.ContainerCreateOptions{Config: conf, HostConfig: host, NetworkingConfig: ends, Name: t.Name + "-" + t.AllocID}
+	if d.kind.Complete != nil {
+		return opts, d.kind.Complete(opts, t)
+	}
+	return opts, nil
 }
 
 // command returns the command and its arguments; nil leaves the image's.
@@ -138,16 +148,19 @@ func publish(conf *container.Config, host *container.HostConfig, t *driver.Task,
 	for label, n := range v.Map("port_map") {
 		inside[label], _ = strconv.Atoi(n) // the schema has checked it
 	}
+	// Ports of the task's own resources are published without being named, as
+	// they were before groups had networks.
+	if len(inside) == 0 {
+		for _, m := range t.Ports[:t.OwnPorts] {
+			inside[m.Label] = 0
+		}
+	}
 	if len(inside) == 0 || host.NetworkMode.IsHost() || host.NetworkMode.IsNone() || host.NetworkMode.IsContainer() {
 		return nil
 	}
 	conf.ExposedPorts, host.PortBindings = network.PortSet{}, network.PortMap{}
 	for _, label := range slices.Sorted(maps.Keys(inside)) {
-		i := slices.IndexFunc(t.Ports, func(p berth.PortMapping) bool { return p.Label == label })
-		if i < 0 {
-			return berth.Errorf(berth.Invalid, "config.ports: the group's network has no port %q", label)
-		}
-		m := t.Ports[i]
+		m := t.Ports[slices.IndexFunc(t.Ports, func(p berth.PortMapping) bool { return p.Label == label })] // checkNetwork has looked
 		to := inside[label]
 		if to == 0 && m.To > 0 {
 			to = m.To
@@ -199,7 +212,7 @@ func (d *Driver) limit(r *container.Resources, t *driver.Task, v driverconfig.Va
 	r.MemorySwap = r.Memory // no swap beside it
 	pids := v.Integer("pids_limit")
 	if d.c.PidsLimit > 0 && pids > d.c.PidsLimit {
-		return berth.Errorf(berth.Invalid, "config.pids_limit: must be at most %d, which plugin.docker.config.pids_limit allows, got %d", d.c.PidsLimit, pids)
+		return berth.Errorf(berth.Invalid, "config.pids_limit: must be at most %d, which plugin.%s.config.pids_limit allows, got %d", d.c.PidsLimit, d.kind.Plugin, pids)
 	}
 	if pids == 0 {
 		pids = d.c.PidsLimit
@@ -278,5 +291,5 @@ func (d *Driver) logConfig(t *driver.Task, v driverconfig.Values) container.LogC
 
 // collects reports whether the driver copies the container's output.
 func (d *Driver) collects(t *driver.Task, logging string) bool {
-	return !t.Logs.Disabled && !d.c.NoLogs && (logging == "json-file" || logging == "local" || logging == "journald" || logging == "")
+	return !t.Logs.Disabled && !d.c.NoLogs && (logging == "json-file" || logging == "k8s-file" || logging == "local" || logging == "journald" || logging == "")
 }

@@ -27,14 +27,18 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	v, err := driverconfig.Docker.Read(t.Config)
+	v, err := d.kind.Read(t)
 	if err != nil {
 		return nil, err
 	}
-	if t.Network != nil {
-		return nil, berth.Errorf(berth.Invalid, "network.mode: %q is not supported by the driver %s; use network_mode in its config", t.Network.Mode, Name)
+	if t.Network != nil && len(d.kind.Networks) == 0 {
+		return nil, berth.Errorf(berth.Invalid, "network.mode: %q is not supported by the driver %s; use network_mode in its config", t.Network.Mode, d.kind.Name)
 	}
-	if _, err := d.create(t, v, ""); err != nil {
+	mode := networkMode(v)
+	if inGroup(t, v) {
+		mode = "container:unknown" // until the image is there
+	}
+	if _, err := d.create(t, v, "", mode); err != nil {
 		return nil, err // before anything is pulled
 	}
 	at := launch{t.AllocID, t.Name, t.Launch}
@@ -52,11 +56,19 @@ func (d *Driver) start(ctx context.Context, t *driver.Task, v driverconfig.Value
 	if err != nil {
 		return nil, err
 	}
-	opts, err := d.create(t, v, v.String("image"))
+	mode, err := d.join(ctx, t, v)
 	if err != nil {
 		return nil, err
 	}
-	opts.Config.Image = image
+	opts, err := d.create(t, v, image, mode)
+	if err != nil {
+		return nil, err
+	}
+	files, err := d.networkFiles(t, v)
+	if err != nil {
+		return nil, err
+	}
+	opts.HostConfig.Binds = append(opts.HostConfig.Binds, files...)
 	id, err := d.createContainer(ctx, t, opts, int(v.Integer("container_exists_attempts")))
 	if err != nil {
 		return nil, err
@@ -213,7 +225,7 @@ func (d *Driver) recover(ctx context.Context, t *driver.Task, state []byte) (*ha
 	}
 	all, err := d.find(ctx, t)
 	if err != nil {
-		return nil, fmt.Errorf("the Docker engine cannot be asked: %w", err)
+		return nil, fmt.Errorf("the %s engine cannot be asked: %w", d.kind.Title, err)
 	}
 	var it found
 	for _, c := range all {
@@ -232,7 +244,7 @@ func (d *Driver) recover(ctx context.Context, t *driver.Task, state []byte) (*ha
 	case gone(err):
 		return nil, fmt.Errorf("%w: its container was removed", driver.ErrLost)
 	case err != nil:
-		return nil, fmt.Errorf("the Docker engine cannot be asked: %w", err)
+		return nil, fmt.Errorf("the %s engine cannot be asked: %w", d.kind.Title, err)
 	}
 	c := got.Container
 	if c.State != nil && c.State.Status == container.StateCreated {

@@ -194,10 +194,10 @@ func (d *Driver) spec(t *driver.Task, config driverconfig.Values) (*isolate.Spec
 	}
 	if n := t.Network; n != nil {
 		s.NetNS, s.Hostname = n.Namespace, n.Hostname
-		if text := hostsFile(n); text != "" {
+		if text := n.HostsFile(); text != "" {
 			s.Files["hosts"] = text
 		}
-		if text := resolvFile(n); text != "" {
+		if text := n.ResolvFile(); text != "" {
 			s.Files["resolv.conf"] = text
 		}
 		if n.Hostname != "" {

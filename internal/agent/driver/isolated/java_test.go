@@ -17,7 +17,7 @@ func TestJavaRunsClassesAndArchives(t *testing.T) {
 	needs(t, d)
 	javac, err := exec.LookPath("javac")
 	if err != nil {
-		t.Skip("there is no javac to make a class with")
+		t.Fatal("there is no javac, which make deps installs")
 	}
 	s := suite()
 	alloc := s.Alloc(t)

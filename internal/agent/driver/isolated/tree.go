@@ -1,7 +1,6 @@
 package isolated
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -74,38 +73,4 @@ func environment(t *driver.Task) []string {
 		out = append(out, name+"="+inside[name])
 	}
 	return out
-}
-
-// hostsFile returns /etc/hosts for a network of its own, "" for the host's.
-func hostsFile(n *driver.Network) string {
-	if len(n.Hosts) == 0 && n.Hostname == "" {
-		return ""
-	}
-	b := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	for _, name := range slices.Sorted(maps.Keys(n.Hosts)) {
-		b += n.Hosts[name] + "\t" + name + "\n"
-	}
-	if _, ok := n.Hosts[n.Hostname]; !ok && n.Hostname != "" {
-		b += "127.0.1.1\t" + n.Hostname + "\n"
-	}
-	return b
-}
-
-// resolvFile returns /etc/resolv.conf for the DNS block of a network, "" for
-// the host's.
-func resolvFile(n *driver.Network) string {
-	if n.DNS == nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, s := range n.DNS.Servers {
-		fmt.Fprintf(&b, "nameserver %s\n", s)
-	}
-	if len(n.DNS.Searches) > 0 {
-		fmt.Fprintf(&b, "search %s\n", strings.Join(n.DNS.Searches, " "))
-	}
-	if len(n.DNS.Options) > 0 {
-		fmt.Fprintf(&b, "options %s\n", strings.Join(n.DNS.Options, " "))
-	}
-	return b.String()
 }

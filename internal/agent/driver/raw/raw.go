@@ -53,7 +53,7 @@ func (*Driver) Name() string { return Name }
 
 // Capabilities implements [driver.Driver].
 func (*Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Isolation: driver.NoIsolation, Signals: true, Exec: true}
+	return driver.Capabilities{Isolation: driver.NoIsolation, Signals: true, Exec: true, Networks: []string{"bridge", "none", "cni"}}
 }
 
 // Fingerprint implements [driver.Driver].
@@ -116,6 +116,9 @@ func (d *Driver) plan(t *driver.Task) (*supervise.Start, error) {
 	st := &supervise.Start{Command: program, Args: args, Env: without(t.Env, slices.Concat(d.c.DeniedEnv, config.Strings("denied_envvars"))), Dir: dir, User: who,
 		Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores, OOMScoreAdj: int(config.Integer("oom_score_adj")),
 		Until: supervise.BootTime(t.RunUntil), KillSignal: int(t.KillSignal), KillTimeout: t.Grace}
+	if t.Network != nil {
+		st.NetNS = t.Network.Namespace
+	}
 	if d.c.NoCgroups {
 		st.Cgroup, st.Cores = "", nil
 	}

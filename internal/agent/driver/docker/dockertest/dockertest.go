@@ -30,6 +30,10 @@ type Engine struct {
 	Host   string // its endpoint
 	Client *client.Client
 
+	// StopsAll has containers end when the engine's process does: it is started
+	// without live restore.
+	StopsAll bool
+
 	dir, bridge string
 	cmd         *exec.Cmd
 	ended       chan struct{}
@@ -40,9 +44,8 @@ type Engine struct {
 // takes one second.
 const startTime = 3 * time.Minute
 
-// Run runs the tests of a package with an engine, which it hands to ready. Where
-// there can be none, because this is not root or dockerd is not installed, ready
-// gets nil and the tests skip with [Need].
+// Run runs the tests of a package with an engine, which it hands to ready. If
+// this is not root, ready gets nil and the tests skip with [Need].
 func Run(m *testing.M, ready func(*Engine)) int {
 	e, err := Start()
 	if err != nil && !errors.Is(err, errCannot) {
@@ -65,23 +68,24 @@ func Run(m *testing.M, ready func(*Engine)) int {
 // errCannot says that this machine cannot run an engine.
 var errCannot = errors.New("no engine")
 
-// Need skips a test that needs an engine where there is none.
+// Need returns the engine. It skips the test if there is none, because the
+// tests do not run as root.
 func Need(t testing.TB, e *Engine) *Engine {
 	t.Helper()
 	if e == nil {
-		t.Skip("needs root and Debian's docker.io: make deps")
+		t.Skip("needs root")
 	}
 	return e
 }
 
 // Start starts an engine and gives it [Image].
 func Start() (*Engine, error) {
-	path, err := exec.LookPath("dockerd")
-	if err != nil {
-		return nil, fmt.Errorf("%w: dockerd is not installed; make deps", errCannot)
-	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: it needs root", errCannot)
+	}
+	path, err := exec.LookPath("dockerd")
+	if err != nil {
+		return nil, errors.New("dockerd is not installed: make deps installs it")
 	}
 	dir, err := os.MkdirTemp("", "dockertest")
 	if err != nil {
@@ -127,7 +131,7 @@ func (e *Engine) Up(path string) (err error) {
 	}
 	at := func(name string) string { return filepath.Join(e.dir, name) }
 	e.cmd = exec.Command(path, "--data-root", at("data"), "--exec-root", at("exec"), "--pidfile", at("pid"), "--host", e.Host, "--config-file", at("none.json"),
-		"--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false", "--bridge", e.bridge, "--live-restore")
+		"--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false", "--bridge", e.bridge, fmt.Sprint("--live-restore=", !e.StopsAll))
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := os.WriteFile(at("none.json"), []byte("{}"), 0o600); err != nil {
@@ -159,7 +163,8 @@ func (e *Engine) Up(path string) (err error) {
 	}
 }
 
-// Down ends the engine's process. Containers run on.
+// Down ends the engine's process. Containers run on, unless StopsAll was set when
+// it was started.
 func (e *Engine) Down() error {
 	if e.cmd == nil {
 		return nil
