@@ -68,8 +68,8 @@ func Run(m *testing.M, ready func(*Engine)) int {
 // errCannot says that this machine cannot run an engine.
 var errCannot = errors.New("no engine")
 
-// Need returns the engine. It skips the test if there is none, because the
-// tests do not run as root.
+// Need returns the engine. Without one the tests do not run as root, and the
+// test is skipped.
 func Need(t testing.TB, e *Engine) *Engine {
 	t.Helper()
 	if e == nil {
