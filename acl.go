@@ -1,9 +1,7 @@
 package berth
 
 import (
-	"regexp"
 	"time"
-	"unicode/utf8"
 )
 
 // ACLPolicy is a named set of rules, written in the language of package acl.
@@ -61,61 +59,3 @@ func (t *ACLToken) Expired(now time.Time) bool {
 
 // AnonymousPolicy is the policy of callers without a token, if it exists.
 const AnonymousPolicy = "anonymous"
-
-// aclName is the form of the names of policies and roles.
-var aclName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
-// maxACLLinks is how many policies and roles a token or role has at most.
-const maxACLLinks = 100
-
-// checkACL notes what is wrong with a name and a description.
-func checkACL(ps *Problems, name, description string) {
-	if !aclName.MatchString(name) {
-		ps.Addf("Name", "%.150q is not a valid name: want letters, digits, - and _, 1 to 128", name)
-	}
-	if len(description) > 256 || !utf8.ValidString(description) {
-		ps.Addf("Description", "is not text of at most 256 bytes")
-	}
-}
-
-// Validate returns every problem of the policy but those of its rules.
-func (p *ACLPolicy) Validate() error {
-	var ps Problems
-	checkACL(&ps, p.Name, p.Description)
-	if p.JobACL != nil {
-		p.JobACL.check(&ps)
-	}
-	return ps.Err()
-}
-
-// Validate returns every problem of the role.
-func (r *ACLRole) Validate() error {
-	var ps Problems
-	checkACL(&ps, r.Name, r.Description)
-	if n := len(r.Policies); n == 0 || n > maxACLLinks {
-		ps.Addf("Policies", "must name 1 to %d policies, got %d", maxACLLinks, n)
-	}
-	return ps.Err()
-}
-
-// Validate returns every problem of the token.
-func (t *ACLToken) Validate() error {
-	var ps Problems
-	if len(t.Name) > 256 || !utf8.ValidString(t.Name) {
-		ps.Addf("Name", "is not text of at most 256 bytes")
-	}
-	n := len(t.Policies) + len(t.Roles)
-	switch t.Type {
-	case TokenManagement:
-		if n > 0 {
-			ps.Addf("Policies", "a management token has no policies or roles: it may do everything")
-		}
-	case TokenClient:
-		if n == 0 || n > maxACLLinks {
-			ps.Addf("Policies", "a client token must have 1 to %d policies and roles, got %d", maxACLLinks, n)
-		}
-	default:
-		ps.Addf("Type", "unknown type %q: want client or management", Clip(t.Type, 64))
-	}
-	return ps.Err()
-}

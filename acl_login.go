@@ -3,7 +3,6 @@ package berth
 import (
 	"encoding/json"
 	"time"
-	"unicode/utf8"
 )
 
 // Types of auth methods.
@@ -145,21 +144,6 @@ type JobACL struct {
 	JobID     string
 	Group     string // "": all of the job
 	Task      string // "": all of the group
-}
-
-// check notes what is missing.
-func (j *JobACL) check(ps *Problems) {
-	switch {
-	case j.Namespace == "" || j.JobID == "":
-		ps.Addf("JobACL", "must have a Namespace and a JobID")
-	case j.Task != "" && j.Group == "":
-		ps.Addf("JobACL", "Task must come with the Group that the task is in")
-	}
-	for name, s := range map[string]string{"Namespace": j.Namespace, "JobID": j.JobID, "Group": j.Group, "Task": j.Task} {
-		if len(s) > 1024 || !utf8.ValidString(s) {
-			ps.Addf("JobACL."+name, "must be text of at most 1024 bytes")
-		}
-	}
 }
 
 // Binds reports whether the policy is bound to a task. Names are compared as a

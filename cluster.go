@@ -37,31 +37,6 @@ var DefaultSchedulerConfig = SchedulerConfig{
 	PreemptionConfig:   PreemptionConfig{SystemSchedulerEnabled: true},
 }
 
-// maxStartsPerNode bounds MaxStartsPerNode; a higher value is a typing error.
-const maxStartsPerNode = 1_000_000
-
-// Validate fills in defaults and returns every problem.
-func (c *SchedulerConfig) Validate() error {
-	var ps Problems
-	if c.SchedulerAlgorithm == "" {
-		c.SchedulerAlgorithm = AlgorithmBinpack
-	}
-	checkAlgorithm(&ps, "SchedulerAlgorithm", c.SchedulerAlgorithm)
-	if c.MaxStartsPerNode > maxStartsPerNode {
-		ps.Addf("MaxStartsPerNode", "must be 0 to %d, got %d", maxStartsPerNode, c.MaxStartsPerNode)
-	}
-	return ps.Err()
-}
-
-// checkAlgorithm notes a problem if the scheduler algorithm is unknown.
-func checkAlgorithm(ps *Problems, at, name string) {
-	switch name {
-	case AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced:
-	default:
-		ps.Addf(at, "unknown algorithm %.40q: want %s, %s or %s", name, AlgorithmBinpack, AlgorithmSpread, AlgorithmBalanced)
-	}
-}
-
 // AutopilotConfig holds the settings for adding and removing servers.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool          // servers that failed are removed, as long as most remain
@@ -76,16 +51,4 @@ type AutopilotConfig struct {
 // DefaultAutopilotConfig returns the settings of a new cluster.
 var DefaultAutopilotConfig = AutopilotConfig{
 	CleanupDeadServers: true, LastContactThreshold: 200 * time.Millisecond, MaxTrailingLogs: 250, ServerStabilizationTime: 10 * time.Second,
-}
-
-// Validate returns every problem.
-func (c *AutopilotConfig) Validate() error {
-	var ps Problems
-	if c.LastContactThreshold <= 0 {
-		ps.Addf("LastContactThreshold", "%v; it must be above 0", c.LastContactThreshold)
-	}
-	if c.ServerStabilizationTime < 0 {
-		ps.Addf("ServerStabilizationTime", "%v is below 0", c.ServerStabilizationTime)
-	}
-	return ps.Err()
 }

@@ -3,7 +3,6 @@ package berth
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -120,16 +119,6 @@ type Problems []Problem
 // Addf notes a problem at path.
 func (ps *Problems) Addf(path, format string, args ...any) {
 	*ps = append(*ps, Problem{Path: path, Text: fmt.Sprintf(format, args...)})
-}
-
-// CheckMeta notes keys of meta that cannot be used, and values that are not
-// valid UTF-8.
-func (ps *Problems) CheckMeta(path string, meta map[string]string) {
-	for _, k := range slices.Sorted(maps.Keys(meta)) {
-		if k == "" || strings.ContainsRune(k, 0) || !utf8.ValidString(k) || !utf8.ValidString(meta[k]) {
-			ps.Addf(path, "%q is not a usable key, or its value is not valid UTF-8", Clip(k, 64))
-		}
-	}
 }
 
 // Err returns nil if there are no problems, else an Invalid error with one

@@ -133,25 +133,6 @@ const (
 	JobDead    = "dead" // stopped, or nothing is left to do
 )
 
-// Whole returns an error unless the job has every block that admission fills in.
-// Readers rely on these, and a job can come from a log that a faulty build wrote.
-func (j *Job) Whole() error {
-	if (j.Type == TypeStream) != (j.Stream != nil) {
-		return Errorf(Invalid, "job %q: a job has the blocks of stream jobs if it is one, of type stream; this one is of type %s", Clip(string(j.ID), 64), Clip(j.Type, 64))
-	}
-	for _, g := range j.TaskGroups {
-		if g == nil || g.RestartPolicy == nil || g.EphemeralDisk == nil || (g.Stream != nil) != (j.Stream != nil) {
-			return Errorf(Invalid, "job %q: a group lacks a block", Clip(string(j.ID), 64))
-		}
-		for _, t := range g.Tasks {
-			if t == nil || t.Resources == nil || t.RestartPolicy == nil || t.LogConfig == nil {
-				return Errorf(Invalid, "job %q: a task lacks a block", Clip(string(j.ID), 64))
-			}
-		}
-	}
-	return nil
-}
-
 // JobUI is shown beside the job in a UI and means nothing to the scheduler.
 type JobUI struct {
 	Description string

@@ -22,7 +22,7 @@ import (
 const layers = `
 internal/...
 berth
-internal/decode internal/cron internal/condition internal/driverconfig
+internal/decode internal/cron internal/condition internal/driverconfig internal/validate
 internal/admit
 internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring internal/authmethod
 internal/login
@@ -57,7 +57,7 @@ var agentSees = []string{
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.
-var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/wire/certs"}
+var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/validate", "internal/wire/certs"}
 
 // TestLayers keeps the map true.
 func TestLayers(t *testing.T) {
@@ -117,7 +117,7 @@ func seen(imp string) bool {
 // TestRootHoldsNounsOnly: everything of ours imports the root package, so it
 // stays small and needs nothing but the standard library.
 func TestRootHoldsNounsOnly(t *testing.T) {
-	const mostFiles, mostLines = 30, 4600
+	const mostFiles, mostLines = 30, 4300
 	files, lines := 0, 0
 	for _, f := range sources(t) {
 		if f.pkg != "berth" {

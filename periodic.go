@@ -2,7 +2,6 @@ package berth
 
 import (
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,44 +53,6 @@ const (
 
 // MaxPayload is the largest payload in bytes.
 const MaxPayload = 16 << 10
-
-// Check returns an error if a child may not have this payload and meta.
-func (p *ParameterizedConfig) Check(payload []byte, meta map[string]string) error {
-	var ps Problems
-	switch n := len(payload); {
-	case n > MaxPayload:
-		ps.Addf("Payload", "must be at most %d bytes, got %d", MaxPayload, n)
-	case n == 0 && p.Payload == PayloadRequired:
-		ps.Addf("Payload", "is missing; the job requires one")
-	case n > 0 && p.Payload == PayloadForbidden:
-		ps.Addf("Payload", "the job forbids one")
-	}
-	var missing, unknown []string
-	for _, k := range p.MetaRequired {
-		if _, ok := meta[k]; !ok {
-			missing = append(missing, k)
-		}
-	}
-	for k := range meta {
-		if !slices.Contains(p.MetaRequired, k) && !slices.Contains(p.MetaOptional, k) {
-			unknown = append(unknown, k)
-		}
-	}
-	// Map order is random; the same request must always get the same
-	// message.
-	slices.Sort(unknown)
-	if missing != nil {
-		ps.Addf("Meta", "the job requires %s", Clip(strings.Join(missing, ", "), 500))
-	}
-	if unknown != nil {
-		allowed := strings.Join(slices.Concat(p.MetaRequired, p.MetaOptional), ", ")
-		if allowed == "" {
-			allowed = "none"
-		}
-		ps.Addf("Meta", "unknown keys %s: want %s", Clip(strings.Join(unknown, ", "), 500), Clip(allowed, 500))
-	}
-	return ps.Err()
-}
 
 // Begets reports whether the job runs nothing itself and has children that do.
 func (j *Job) Begets() bool { return !j.Schedulable() }

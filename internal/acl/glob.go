@@ -3,7 +3,7 @@ package acl
 import (
 	"strings"
 
-	"berth"
+	"berth/internal/glob"
 )
 
 // isGlob reports whether a label stands for more than one name.
@@ -13,4 +13,4 @@ func isGlob(label string) bool { return strings.Contains(label, "*") }
 func letters(label string) int { return len(label) - strings.Count(label, "*") }
 
 // match reports whether a name matches a label.
-func match(label, name string) bool { return berth.MatchGlob(label, name) }
+func match(label, name string) bool { return glob.Match(label, name) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/validate"
+
 	"berth"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,7 +54,7 @@ func TestStreamJobComesBack(t *testing.T) {
 	if diff := cmp.Diff(j, mustDecode(t, string(text))); diff != "" {
 		t.Error(diff)
 	}
-	if err := j.Whole(); err != nil {
+	if err := validate.WholeJob(j); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,7 +158,7 @@ func TestWholeStream(t *testing.T) {
 		func(j *berth.Job) { j.Stream = nil }, func(j *berth.Job) { j.TaskGroups[1].Stream = nil }, func(j *berth.Job) { j.Type = berth.TypeBatch },
 	} {
 		j := own(streamJob(t))
-		if spoil(j); j.Whole() == nil {
+		if spoil(j); validate.WholeJob(j) == nil {
 			t.Errorf("%s with %v", j.Type, j.Stream)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/internal/limit"
+	"berth/internal/validate"
 )
 
 // Limits of a job that package berth does not declare.
@@ -143,6 +144,6 @@ func (c *checker) duplicates(at string, n int, name func(int) string) {
 // strings checks the keys and values of meta, tags and the like.
 func (c *checker) strings(at string, m map[string]string) {
 	if c.atMost(at, entriesLimit, len(m), "entries") {
-		c.problems.CheckMeta(at, m)
+		validate.Meta(&c.problems, at, m)
 	}
 }

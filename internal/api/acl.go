@@ -9,6 +9,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -186,7 +187,7 @@ func (s *Server) writeToken(w *Write, in *op.WriteACLToken) (ch Change[op.ACLTok
 			return ch, err
 		}
 	}
-	if err := t.Validate(); err != nil {
+	if err := validate.ACLToken(t); err != nil {
 		return ch, err
 	}
 	return propose(&state.UpsertACLTokens{Tokens: []*berth.ACLToken{t}}, func(o *Outcome) op.ACLToken { return created(o, t.AccessorID, secret) }), nil
@@ -319,7 +320,7 @@ func writeACLPolicy(_ *Write, in *op.WriteACLPolicy) (ch Change[op.WriteAnswer],
 		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(in.Name, 64), berth.Clip(in.PolicyName, 64))
 	}
 	p := &berth.ACLPolicy{Name: in.PolicyName, Description: in.Description, Rules: in.Rules, JobACL: in.JobACL}
-	if err := p.Validate(); err != nil {
+	if err := validate.ACLPolicy(p); err != nil {
 		return ch, err
 	}
 	if _, err := acl.Parse(p.Rules); err != nil {
@@ -388,7 +389,7 @@ func writeRole(w *Write, in *op.WriteACLRole) (ch Change[*berth.ACLRole], err er
 	case w.ACLRole(in.RoleID) == nil:
 		return ch, berth.Errorf(berth.NotFound, "ACL role not found: %s", berth.Clip(in.RoleID, 64))
 	}
-	if err := role.Validate(); err != nil {
+	if err := validate.ACLRole(role); err != nil {
 		return ch, err
 	}
 	return propose(&state.UpsertACLRoles{Roles: []*berth.ACLRole{role}}, func(o *Outcome) *berth.ACLRole {

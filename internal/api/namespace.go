@@ -7,6 +7,7 @@ import (
 	"berth/internal/acl"
 	"berth/internal/decode"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -52,7 +53,7 @@ func writeNamespace(_ *Write, in *op.WriteNamespace) (ch Change[op.WriteAnswer],
 	case in.NamespaceName != "" && in.NamespaceName != n.Name:
 		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(n.Name, 64), berth.Clip(in.NamespaceName, 64))
 	}
-	if err := n.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
+	if err := validate.Namespace(&n); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err
 	}
 	return propose[op.WriteAnswer](&state.UpsertNamespaces{Namespaces: []*berth.Namespace{&n}}, nil), nil

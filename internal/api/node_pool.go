@@ -6,6 +6,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -96,7 +97,7 @@ func writePool(w *Write, in *op.WriteNodePool) (ch Change[op.WriteAnswer], err e
 	if err := w.may(acl.NodePoolWrite, p.Name); err != nil {
 		return ch, err
 	}
-	if err := p.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
+	if err := validate.NodePool(&p); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err
 	}
 	return propose[op.WriteAnswer](&state.UpsertNodePools{Pools: []*berth.NodePool{&p}}, nil), nil

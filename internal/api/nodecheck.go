@@ -9,6 +9,7 @@ import (
 	"berth/internal/diff"
 	"berth/internal/fit"
 	"berth/internal/state"
+	"berth/internal/validate"
 )
 
 // Limits of what a node may say of itself.
@@ -43,7 +44,7 @@ func checkNode(n *berth.Node) error {
 		}
 	}
 	if n.NodePool != "" {
-		if bad, ok := errors.AsType[berth.Problems](berth.CheckNodesPool("Node.NodePool", n.NodePool)); ok {
+		if bad, ok := errors.AsType[berth.Problems](validate.NodesPool("Node.NodePool", n.NodePool)); ok {
 			ps = append(ps, bad...)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"berth"
 	"berth/internal/quota"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -58,7 +59,7 @@ func (s *Server) writeQuota(w *Write, in *op.WriteQuota) (ch Change[op.WriteAnsw
 	case in.QuotaName != "" && in.QuotaName != q.Name:
 		return ch, berth.Errorf(berth.Invalid, "Name: %q in the body differs from %q in the path", berth.Clip(q.Name, 64), berth.Clip(in.QuotaName, 64))
 	}
-	if err := q.Validate(); err != nil { // Apply checks it as well; this keeps it out of the log
+	if err := validate.Quota(&q); err != nil { // Apply checks it as well; this keeps it out of the log
 		return ch, err
 	}
 	return propose[op.WriteAnswer](&state.UpsertQuotas{Quotas: []*berth.Quota{&q}, Region: w.Region}, nil), nil

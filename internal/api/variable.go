@@ -10,6 +10,7 @@ import (
 	"berth"
 	"berth/internal/acl"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -166,7 +167,7 @@ func pathOf(in *op.WriteVariable) (string, error) {
 	if body != "" && body != path {
 		return "", berth.Errorf(berth.Invalid, "Path: %q in the body differs from %q in the request line", berth.Clip(body, 64), berth.Clip(path, 64))
 	}
-	return path, berth.CheckVariablePath(path)
+	return path, validate.VariablePath(path)
 }
 
 // putVariable decides that a variable is written, or its lock changed. The
@@ -235,7 +236,7 @@ func (s *Server) sealItems(w *Write, c *state.PutVariable, in *op.WriteVariable,
 	if len(in.Items) == 0 && !in.Acquire {
 		return berth.Errorf(berth.Invalid, "Items: must not be empty")
 	}
-	size, err := berth.CheckVariableItems(in.Items)
+	size, err := validate.VariableItems(in.Items)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/validate"
 	"berth/jobspec"
 	"berth/op"
 )
@@ -175,7 +176,7 @@ func namespaceApplyCommand() *command {
 				if f.given("quota") {
 					n.Quota = *quota
 				}
-				if err := n.Validate(); err != nil {
+				if err := validate.Namespace(n); err != nil {
 					return err
 				}
 				if _, _, err := client.Call(ctx, c.client, op.CreateNamespace, op.WriteNamespace{Namespace: *n}); err != nil {

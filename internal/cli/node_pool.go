@@ -12,6 +12,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/validate"
 	"berth/jobspec"
 	"berth/op"
 )
@@ -173,7 +174,7 @@ func nodePoolApplyCommand() *command {
 				if err != nil {
 					return withSource(err, file)
 				}
-				if err := pool.Validate(); err != nil {
+				if err := validate.NodePool(pool); err != nil {
 					return err
 				}
 				if _, _, err := client.Call(ctx, c.client, op.WritePool, op.WriteNodePool{NodePool: *pool}); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/validate"
 	"berth/jobspec"
 	"berth/op"
 )
@@ -228,7 +229,7 @@ func quotaApplyCommand() *command {
 				if err != nil {
 					return withSource(err, file)
 				}
-				if err := q.Validate(); err != nil {
+				if err := validate.Quota(q); err != nil {
 					return err
 				}
 				if _, _, err := client.Call(ctx, c.client, op.CreateQuota, op.WriteQuota{Quota: *q}); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"berth"
 	"berth/client"
+	"berth/internal/validate"
 	"berth/jobspec"
 	"berth/op"
 )
@@ -392,7 +393,7 @@ func varPutCommand() *command {
 				if !*force {
 					w.CAS = &cas
 				}
-				if err := berth.CheckVariablePath(strings.Trim(v.Path, "/ ")); err != nil {
+				if err := validate.VariablePath(strings.Trim(v.Path, "/ ")); err != nil {
 					return err
 				}
 				out, _, err := client.Call(ctx, c.client, op.PutVariable, w)

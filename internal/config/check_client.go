@@ -1,13 +1,15 @@
 package config
 
 import (
-	"berth"
-	"berth/internal/decode"
 	"errors"
 	"net"
 	"strconv"
 	"strings"
 	"time"
+
+	"berth"
+	"berth/internal/decode"
+	"berth/internal/validate"
 )
 
 // What is checked of the client block.
@@ -22,7 +24,7 @@ func (d *decoder) client() {
 	if c.NodePool == "" {
 		c.NodePool = "default"
 	}
-	if found, ok := errors.AsType[berth.Problems](berth.CheckNodesPool("", c.NodePool)); ok {
+	if found, ok := errors.AsType[berth.Problems](validate.NodesPool("", c.NodePool)); ok {
 		for _, p := range found {
 			d.fail("client.node_pool", "%s", p.Text)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"berth/internal/decode"
+	"berth/internal/validate"
 
 	"berth"
 )
@@ -63,7 +64,7 @@ func (d *decoder) schedulerConfig() {
 		return
 	}
 	keys := map[string]string{"SchedulerAlgorithm": "scheduler_algorithm", "MaxStartsPerNode": "max_starts_per_node"}
-	if found, ok := errors.AsType[berth.Problems](s.Validate()); ok {
+	if found, ok := errors.AsType[berth.Problems](validate.SchedulerConfig(s)); ok {
 		for _, p := range found {
 			d.fail(decode.Join(schedulerPath, keys[p.Path]), "%s", p.Text)
 		}

@@ -3,6 +3,7 @@ package state
 import (
 	"berth"
 	"berth/internal/acl"
+	"berth/internal/validate"
 )
 
 // MaxACLRows is the largest number of tokens, policies or roles that one command
@@ -48,7 +49,7 @@ func (tx *Tx) checkToken(t *berth.ACLToken) error {
 	if t == nil || t.AccessorID == "" || t.SecretHash == [32]byte{} {
 		return berth.Errorf(berth.Invalid, "a token needs an accessor ID and a secret")
 	}
-	if err := t.Validate(); err != nil {
+	if err := validate.ACLToken(t); err != nil {
 		return err
 	}
 	for _, name := range t.Policies {
@@ -142,7 +143,7 @@ func (c *UpsertACLPolicies) Apply(tx *Tx) error {
 		if p == nil {
 			return berth.Errorf(berth.Invalid, "policies: one of them is empty")
 		}
-		if err := p.Validate(); err != nil {
+		if err := validate.ACLPolicy(p); err != nil {
 			return err
 		}
 		if len(p.Rules) > acl.MaxRules { // handlers parse them; a build that reads them otherwise must not differ here
@@ -210,7 +211,7 @@ func (c *UpsertACLRoles) Apply(tx *Tx) error {
 		if r == nil || r.ID == "" {
 			return berth.Errorf(berth.Invalid, "a role needs an ID")
 		}
-		if err := r.Validate(); err != nil {
+		if err := validate.ACLRole(r); err != nil {
 			return err
 		}
 		for _, p := range r.Policies {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"berth"
+	"berth/internal/validate"
 )
 
 // AutopilotConfig returns the autopilot configuration. Its indexes are 0 if it
@@ -23,7 +24,7 @@ type SetAutopilotConfig struct {
 // Apply implements Command.
 func (c *SetAutopilotConfig) Apply(tx *Tx) error {
 	conf := c.Config
-	if err := conf.Validate(); err != nil {
+	if err := validate.AutopilotConfig(&conf); err != nil {
 		return err
 	}
 	old := tx.AutopilotConfig()
@@ -75,7 +76,7 @@ type SetSchedulerConfig struct {
 // Apply implements Command.
 func (c *SetSchedulerConfig) Apply(tx *Tx) error {
 	conf := c.Config
-	if err := conf.Validate(); err != nil {
+	if err := validate.SchedulerConfig(&conf); err != nil {
 		return err
 	}
 	old := tx.SchedulerConfig()

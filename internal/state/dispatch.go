@@ -3,6 +3,8 @@ package state
 import (
 	"maps"
 
+	"berth/internal/validate"
+
 	"berth"
 )
 
@@ -36,7 +38,7 @@ func (c *DispatchJob) Apply(tx *Tx) error {
 	if err := tx.runnable(j); err != nil {
 		return err
 	}
-	if err := j.ParameterizedJob.Check(c.Payload, c.Meta); err != nil {
+	if err := validate.Dispatch(j.ParameterizedJob, c.Payload, c.Meta); err != nil {
 		return err
 	}
 	if tx.Job(berth.JobKey{Namespace: j.Namespace, ID: c.Child}) != nil {

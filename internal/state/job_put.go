@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/state/codec"
+	"berth/internal/validate"
 )
 
 // putJob stores a job as the newest version. old is the row it replaces, or
@@ -280,7 +281,7 @@ func (tx *Tx) runnable(j *berth.Job) error {
 		return berth.Errorf(berth.Invalid, "job.node_pool: node pool %.150q not found", j.NodePool)
 	}
 	if n := tx.Namespace(j.Namespace); n != nil {
-		return n.CheckJob(j)
+		return validate.JobIn(n, j)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"berth"
 	"berth/internal/state/codec"
+	"berth/internal/validate"
 )
 
 // RegisterJob creates a job or adds a version, and creates its evaluation in
@@ -24,7 +25,7 @@ type RegisterJob struct {
 
 // Apply implements Command.
 func (c *RegisterJob) Apply(tx *Tx) error {
-	if err := c.Job.Whole(); err != nil {
+	if err := validate.WholeJob(c.Job); err != nil {
 		return err
 	}
 	key := c.Job.Key()

@@ -8,6 +8,7 @@ import (
 	"berth"
 	"berth/internal/fit"
 	"berth/internal/state/codec"
+	"berth/internal/validate"
 )
 
 // loader reads records into a transaction.
@@ -65,7 +66,7 @@ func loadNamespace(l *loader, r *codec.Reader) error {
 func loadJobVersion(l *loader, r *codec.Reader) error {
 	j := read[berth.Job](r)
 	if r.Err() == nil {
-		r.Fail(j.Whole())
+		r.Fail(validate.WholeJob(j))
 	}
 	l.versions = append(l.versions, j)
 	return nil
@@ -373,7 +374,7 @@ func loadDeletion(l *loader, r *codec.Reader) error {
 		if d.Successor.Job == nil {
 			return fmt.Errorf("job %q, %s, has an empty successor", d.Key, d.UID.Text('j'))
 		}
-		if err := d.Successor.Job.Whole(); err != nil {
+		if err := validate.WholeJob(d.Successor.Job); err != nil {
 			return err
 		}
 		if d.Successor.Job.Key() != d.Key || d.Successor.Job.Type != berth.TypeStream {

@@ -3,6 +3,8 @@ package state
 import (
 	"iter"
 
+	"berth/internal/validate"
+
 	"berth"
 )
 
@@ -53,7 +55,7 @@ func (c *UpsertNamespaces) Apply(tx *Tx) error {
 		if n == nil {
 			return berth.Errorf(berth.Invalid, "namespaces: one of them is empty")
 		}
-		if err := n.Validate(); err != nil {
+		if err := validate.Namespace(n); err != nil {
 			return err
 		}
 		if pool := n.DefaultPool(); tx.NodePool(pool) == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"berth"
@@ -121,19 +120,4 @@ func TestNamespacesRestrictJobs(t *testing.T) {
 	log.Must(t, c)
 	refusedAs(t, log, jobIn(t, "dev", "web", 3, in("prod", "exec", "bridge")), berth.Invalid, `does not allow driver "exec"`)
 	log.Must(t, jobIn(t, "dev", "web", 3, in("prod", "raw_exec", "host")))
-}
-
-func TestGlobs(t *testing.T) {
-	for _, x := range strings.Fields("a=a a*= *=a a*=ab *b=ab a*b=ab a*b=axb a**b=ab *a*b*=xaxbx") {
-		pattern, name, _ := strings.Cut(x, "=")
-		if want := pattern != "a*" || name != ""; berth.MatchGlob(pattern, name) != want {
-			t.Errorf("%q and %q: not %v", pattern, name, want)
-		}
-	}
-	for _, x := range strings.Fields("a=b a=ab a*b=a a*a=a *a*b*=ba ab*ba=aba") {
-		pattern, name, _ := strings.Cut(x, "=")
-		if berth.MatchGlob(pattern, name) {
-			t.Errorf("%q matches %q", pattern, name)
-		}
-	}
 }

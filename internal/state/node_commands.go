@@ -7,6 +7,7 @@ import (
 
 	"berth"
 	"berth/internal/fit"
+	"berth/internal/validate"
 )
 
 // RegisterNode registers a node or updates what it has. The node's agent sends
@@ -35,7 +36,7 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	if n.NodePool == "" {
 		n.NodePool = berth.DefaultNodePool
 	}
-	if err := berth.CheckNodesPool("Node.NodePool", n.NodePool); err != nil {
+	if err := validate.NodesPool("Node.NodePool", n.NodePool); err != nil {
 		return err
 	}
 	if old == nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"berth/internal/validate"
+
 	"berth"
 )
 
@@ -94,7 +96,7 @@ func (c *UpsertNodePools) Apply(tx *Tx) error {
 			return berth.Errorf(berth.Invalid, "node pools: one of them is empty")
 		}
 		n := *p
-		if err := n.Validate(); err != nil {
+		if err := validate.NodePool(&n); err != nil {
 			return err
 		}
 		pools = append(pools, n)

@@ -10,6 +10,7 @@ import (
 	"berth/internal/cow"
 	"berth/internal/quota"
 	"berth/internal/state/codec"
+	"berth/internal/validate"
 )
 
 // Quotas limit what namespaces use. An allocation counts until its tasks have
@@ -284,7 +285,7 @@ func (c *UpsertQuotas) Apply(tx *Tx) error {
 		if q == nil {
 			return berth.Errorf(berth.Invalid, "quotas: one of them is empty")
 		}
-		if err := q.Validate(); err != nil {
+		if err := validate.Quota(q); err != nil {
 			return err
 		}
 	}
@@ -387,7 +388,7 @@ func loadQuota(l *loader, r *codec.Reader) error {
 	if q.Name == "" || tx.Quota(q.Name) != nil {
 		return duplicate("quota", q.Name)
 	}
-	if err := q.Validate(); err != nil {
+	if err := validate.Quota(q); err != nil {
 		return err
 	}
 	t := &tx.quotas

@@ -5,6 +5,7 @@ import (
 
 	"berth"
 	"berth/internal/state/codec"
+	"berth/internal/validate"
 )
 
 // variableKey returns the key of a variable in the index in order of namespace
@@ -151,7 +152,7 @@ func (c *PutVariable) Apply(tx *Tx) error {
 
 // check returns why the command cannot be applied, apart from locks.
 func (c *PutVariable) check(tx *Tx, old *berth.SealedVariable) error {
-	if err := berth.CheckVariablePath(c.Path); err != nil {
+	if err := validate.VariablePath(c.Path); err != nil {
 		return err
 	}
 	switch {
@@ -330,7 +331,7 @@ func loadVariable(l *loader, r *codec.Reader) error {
 	if r.Err() != nil {
 		return nil
 	}
-	if err := berth.CheckVariablePath(v.Path); err != nil {
+	if err := validate.VariablePath(v.Path); err != nil {
 		return err
 	}
 	if v.KeyID.IsZero() || len(v.Data) == 0 || l.tx.Variable(v.Key()) != nil {
