@@ -57,7 +57,7 @@ func (s *Server) doAction(ctx context.Context, who Caller, in *op.RunAction, fro
 	if err != nil {
 		return err
 	}
-	return s.openAgent(ctx, a.NodeID, op.AgentExec.RPC, &op.ExecTask{
+	return s.openAgent(ctx, op.DoAction.Info, who, located{a.NodeID, a.Job.Namespace}, op.AgentExec.RPC, &op.ExecTask{
 		AllocID: a.ID.String(), Task: found.TaskName, Command: string(words), TTY: in.TTY, Handshake: in.Handshake,
 	}, from)
 }

@@ -5,16 +5,18 @@ import (
 	"net/http"
 
 	"berth"
+	"berth/internal/acl"
 	"berth/op"
 )
 
-// MetricsSource serves the metrics of this agent in both formats.
+// MetricsSource serves the metrics of this agent in both formats. Metrics with a
+// label "namespace" are left out if visible is false of its value.
 type MetricsSource interface {
 	// ServeJSON returns the metrics as a value to encode, in the form that
 	// Nomad's clients read.
-	ServeJSON() any
+	ServeJSON(visible func(namespace string) bool) any
 	// ServePrometheus writes the whole answer, its headers included.
-	ServePrometheus(http.ResponseWriter, *http.Request)
+	ServePrometheus(w http.ResponseWriter, r *http.Request, visible func(namespace string) bool)
 }
 
 // SchedulerSource reads and changes the workers of this server.
@@ -129,11 +131,25 @@ func (s *Server) metrics() {
 		case s.Metrics == nil:
 			s.fail(w, berth.Errorf(berth.Unavailable, "this agent has no metrics"))
 		case in.Format == "prometheus":
-			s.Metrics.ServePrometheus(w, r)
+			s.Metrics.ServePrometheus(w, r, s.mayRead(r, in))
 		case in.Format == "":
-			s.reply(w, viewOf(r), &answered{Meta: op.Meta{KnownLeader: true}, value: s.Metrics.ServeJSON()})
+			s.reply(w, viewOf(r), &answered{Meta: op.Meta{KnownLeader: true}, value: s.Metrics.ServeJSON(s.mayRead(r, in))})
 		default:
 			s.fail(w, berth.Errorf(berth.Invalid, "format: must be prometheus, or absent for JSON, got %q", berth.Clip(in.Format, 64)))
 		}
 	})
+}
+
+// mayRead returns a function that reports whether the jobs of a namespace may be
+// shown to who asks for metrics. It is for one goroutine.
+func (s *Server) mayRead(r *http.Request, in *op.MetricsQuery) func(namespace string) bool {
+	who, known := Caller{Token: in.AuthToken, Remote: r.RemoteAddr}, map[string]bool{}
+	return func(namespace string) bool {
+		may, ok := known[namespace]
+		if !ok {
+			may = s.Authorize(who, acl.ReadJob, namespace) == nil
+			known[namespace] = may
+		}
+		return may
+	}
 }

@@ -32,17 +32,20 @@ func (leader) RenewLock(berth.VariableKey, berth.LockID) bool { return true }
 func (leader) Beat(context.Context, berth.NodeID) (time.Duration, error) {
 	return 10 * time.Second, nil
 }
-func (leader) Sync(context.Context) error                              { return nil }
-func (leader) Writable() error                                         { return nil }
-func (leader) Confirm(context.Context) error                           { return nil }
-func (leader) Acked(berth.EvalID) int64                                { return 0 }
-func (leader) Quasi(berth.EvalID) (string, berth.Timeline)             { return "", berth.Timeline{} }
-func (l leader) Leader() (api.Leader, error)                           { return l, nil }
-func (leader) Address() string                                         { return "127.0.0.1:4647" }
-func self() op.AgentSelf                                               { return op.AgentSelf{Member: op.AgentMember{Name: "s1"}} }
-func healthy() op.AgentHealth                                          { return op.AgentHealth{Server: &op.Health{Ok: true, Message: "ok"}} }
-func (figures) ServeJSON() any                                         { return map[string]any{"Gauges": []int{}} }
-func (figures) ServePrometheus(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x 1\n") }
+func (leader) Sync(context.Context) error                  { return nil }
+func (leader) Writable() error                             { return nil }
+func (leader) Confirm(context.Context) error               { return nil }
+func (leader) Acked(berth.EvalID) int64                    { return 0 }
+func (leader) Quasi(berth.EvalID) (string, berth.Timeline) { return "", berth.Timeline{} }
+func (l leader) Leader() (api.Leader, error)               { return l, nil }
+func (leader) Address() string                             { return "127.0.0.1:4647" }
+func self() op.AgentSelf                                   { return op.AgentSelf{Member: op.AgentMember{Name: "s1"}} }
+func healthy() op.AgentHealth                              { return op.AgentHealth{Server: &op.Health{Ok: true, Message: "ok"}} }
+
+func (figures) ServeJSON(func(string) bool) any { return map[string]any{"Gauges": []int{}} }
+func (figures) ServePrometheus(w http.ResponseWriter, _ *http.Request, _ func(string) bool) {
+	io.WriteString(w, "x 1\n")
+}
 
 type figures struct{}
 

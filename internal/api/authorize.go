@@ -169,3 +169,8 @@ func (s *Server) while(ctx context.Context, info *op.Info, check func() error) (
 	}()
 	return ctx, lost, func() { cancel(nil) }
 }
+
+// whileIn is while for what needs the right of an operation in a namespace.
+func (s *Server) whileIn(ctx context.Context, info *op.Info, who Caller, namespace string) (context.Context, func() error, context.CancelFunc) {
+	return s.while(ctx, info, func() error { return s.Authorize(who, info.Need, namespace) })
+}

@@ -53,7 +53,7 @@ func NewAgent(c AgentConfig) http.Handler {
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
 		Authorize: c.Authorize, Agents: c.Agents,
 	})
-	s.server, s.self = c.Connect, &self{c.Has, c.Node}
+	s.server, s.self = c.Connect, &self{c.Has, c.Node, c.ACL}
 	// Every route exists here too, so that any request can be passed on.
 	s.all()
 	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info} {

@@ -87,20 +87,25 @@ func (s *Server) serveDuplex(w http.ResponseWriter, r *http.Request, x *operatio
 	return ws.end(err)
 }
 
-// openAgent opens a call at a node's agent and passes messages between it and
-// the caller.
-func (s *Server) openAgent(ctx context.Context, node berth.NodeID, method string, in any, from op.Incoming) error {
+// openAgent opens a call at the agent of an allocation and passes messages between
+// it and the caller. It ends when the caller's right does.
+func (s *Server) openAgent(ctx context.Context, info *op.Info, who Caller, at located, method string, in any, from op.Incoming) error {
 	if err := ready(from); err != nil {
 		return err
 	}
 	if s.Agents == nil {
-		return unreachable(node)
+		return unreachable(at.node)
 	}
-	to, err := s.Agents.Open(ctx, node, method, in)
-	if err != nil {
-		return err
+	ctx, lost, stop := s.whileIn(ctx, info, who, at.namespace)
+	defer stop()
+	to, err := s.Agents.Open(ctx, at.node, method, in)
+	if err == nil {
+		err = peer.Join(from, to)
 	}
-	return peer.Join(from, to)
+	if refused := lost(); refused != nil {
+		return refused
+	}
+	return err
 }
 
 // callAgent calls an operation that agents serve, at a node's agent.

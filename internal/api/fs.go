@@ -54,10 +54,10 @@ func (s *Server) files() {
 }
 
 // streamFile streams a file from the agent of an allocation, as bytes or as
-// frames. It returns an error only while nothing has been sent, or if what was
-// sent is not all.
+// frames, until the caller loses the right. It returns an error only while nothing
+// has been sent, or if what was sent is not all.
 func (s *Server) streamFile(ctx context.Context, info *op.Info, who Caller, q *op.Query, x *exchange, plain bool, in *op.FileSection) error {
-	node, err := s.nodeOf(ctx, info, who, q, in.AllocID)
+	at, err := s.locate(ctx, info, who, q, in.AllocID)
 	if err != nil {
 		return err
 	}
@@ -65,14 +65,24 @@ func (s *Server) streamFile(ctx context.Context, info *op.Info, who Caller, q *o
 		return berth.Errorf(berth.Invalid, "offset: must not be negative, got %d", in.Offset)
 	}
 	if s.Agents == nil {
-		return unreachable(node)
+		return unreachable(at.node)
 	}
-	from, err := s.Agents.Open(ctx, node, op.AgentReadFile.RPC, in)
-	if err != nil {
-		return err
+	ctx, lost, stop := s.whileIn(ctx, info, who, at.namespace)
+	defer stop()
+	from, err := s.Agents.Open(ctx, at.node, op.AgentReadFile.RPC, in)
+	if err == nil {
+		defer from.Close()
+		err = sendFile(x.w, plain, from)
 	}
-	defer from.Close()
-	out := &frames{w: x.w, flush: http.NewResponseController(x.w), plain: plain, raw: plain}
+	if refused := lost(); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// sendFile sends what an agent reads to the caller.
+func sendFile(w http.ResponseWriter, plain bool, from op.Duplex) error {
+	out := &frames{w: w, flush: http.NewResponseController(w), plain: plain, raw: plain}
 	for {
 		b, err := from.Recv()
 		if errors.Is(err, io.EOF) {

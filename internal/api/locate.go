@@ -12,22 +12,39 @@ import (
 type self struct {
 	has  func(alloc string) bool
 	node func() berth.NodeID
+	// guarded is true with access control. Only servers know the namespaces of
+	// allocations, and when a right ends, so they decide about allocations here,
+	// too.
+	guarded bool
+}
+
+// located is where an allocation is, and in which namespace.
+type located struct {
+	node      berth.NodeID
+	namespace string
+}
+
+// locate finds the allocation that a request names, if the caller has the right
+// that the operation needs.
+func (s *Server) locate(ctx context.Context, info *op.Info, who Caller, q *op.Query, alloc string) (at located, err error) {
+	if s.self != nil { // see ofAlloc: the allocation is here, and there is no access control
+		return located{s.self.node(), q.Namespace}, s.Authorize(who, info.Need, q.Namespace)
+	}
+	if err := s.admit(ctx, info, who, q); err != nil {
+		return at, err
+	}
+	a, err := s.newRead(who, q).alloc(alloc, info.Need)
+	if err != nil {
+		return at, err
+	}
+	return located{a.NodeID, a.Job.Namespace}, nil
 }
 
 // nodeOf returns the node of the allocation that a request names, if the caller
 // has the right that the operation needs.
 func (s *Server) nodeOf(ctx context.Context, info *op.Info, who Caller, q *op.Query, alloc string) (berth.NodeID, error) {
-	if s.self != nil { // see ofAlloc: the allocation is here
-		return s.self.node(), s.Authorize(who, info.Need, q.Namespace)
-	}
-	if err := s.admit(ctx, info, who, q); err != nil {
-		return berth.NodeID{}, err
-	}
-	a, err := s.newRead(who, q).alloc(alloc, info.Need)
-	if err != nil {
-		return berth.NodeID{}, err
-	}
-	return a.NodeID, nil
+	at, err := s.locate(ctx, info, who, q, alloc)
+	return at.node, err
 }
 
 // targetOf returns the node that a request about a node is for, if the caller has
@@ -71,9 +88,10 @@ func (s *Server) ofNode(x *operation) {
 }
 
 // ofAlloc lets an agent that is not a server answer an operation that finds its
-// node by nodeOf, for allocations of its own.
+// node by locate, for allocations of its own. With access control a server
+// answers, and calls the agent.
 func (s *Server) ofAlloc(x *operation) {
-	x.own = func(in any) bool { return s.self != nil && s.self.has(allocOf(in)) }
+	x.own = func(in any) bool { return s.self != nil && !s.self.guarded && s.self.has(allocOf(in)) }
 }
 
 // allocOf returns the ID of the allocation that an input names.

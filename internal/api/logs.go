@@ -36,7 +36,7 @@ func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x
 	if s.Logs == nil {
 		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
 	}
-	ctx, _, stop := s.while(ctx, op.ReadLogs.Info, func() error { return s.Authorize(who, op.ReadLogs.Need, a.Job.Namespace) })
+	ctx, _, stop := s.whileIn(ctx, op.ReadLogs.Info, who, a.Job.Namespace)
 	defer stop()
 	return sendLogs(ctx, x.w, in, s.Logs, a.NodeID)
 }

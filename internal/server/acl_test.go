@@ -1,14 +1,22 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"berth"
+	"berth/internal/api"
+	"berth/internal/peer"
 	"berth/internal/server"
+	"berth/op"
 
 	nomad "github.com/hashicorp/nomad/api"
 )
@@ -245,4 +253,39 @@ func (r *running) get(path, secret string) string {
 		r.t.Errorf("%s: %s (%v)", path, resp.Status, err)
 	}
 	return string(body)
+}
+
+// With access control an agent has a server decide about the allocations that it
+// runs itself, too: only servers know their namespaces.
+func TestAnAgentDoesNotDecideAboutItsAllocations(t *testing.T) {
+	asked := make(chan string, 1)
+	h := api.NewAgent(api.AgentConfig{
+		Region: "global", Logger: slog.New(slog.DiscardHandler), ACL: true,
+		Has: func(string) bool { return true }, Node: func() berth.NodeID { return berth.NodeID{1} },
+		Connect: func(context.Context) (peer.Conn, error) { return nil, errors.New("no way to a server") },
+		Agents:  nobody{asked},
+	})
+	const id = "6c2a1b34-0000-4000-8000-000000000000"
+	for _, path := range []string{"fs/ls/" + id + "?path=/", "fs/cat/" + id + "?path=/f", "fs/stream/" + id + "?path=/f", "allocation/" + id + "/stats", "fs/logs/" + id + "?task=t&type=stdout"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/client/"+path, nil))
+		if !strings.Contains(w.Body.String(), "no server is reachable") {
+			t.Errorf("%s: %d %s, want that a server is asked to answer", path, w.Code, w.Body)
+		}
+	}
+	if len(asked) > 0 {
+		t.Error("the agent was asked for " + <-asked)
+	}
+}
+
+// nobody notes what is called at an agent.
+type nobody struct{ asked chan string }
+
+// Agent implements api.Agents.
+func (n nobody) Agent(berth.NodeID) op.Caller { n.asked <- "a call"; return nil }
+
+// Open implements api.Agents.
+func (n nobody) Open(_ context.Context, _ berth.NodeID, method string, _ any) (op.Duplex, error) {
+	n.asked <- method
+	return nil, errors.New("not here")
 }

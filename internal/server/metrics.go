@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -213,8 +214,29 @@ func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string
 }
 
 // ServePrometheus implements api.MetricsSource.
-func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request) {
-	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request, visible func(namespace string) bool) {
+	promhttp.HandlerFor(shown{m.registry, visible}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// shown gathers metrics without those of namespaces that must not be seen.
+type shown struct {
+	prometheus.Gatherer
+	visible func(namespace string) bool
+}
+
+// Gather implements prometheus.Gatherer.
+func (s shown) Gather() ([]*dto.MetricFamily, error) {
+	// What a failed collector could not give must not hide the rest, so there may
+	// be both families and an error.
+	families, err := s.Gatherer.Gather()
+	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool {
+		f.Metric = slices.DeleteFunc(f.Metric, func(x *dto.Metric) bool {
+			return slices.ContainsFunc(x.GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == "namespace" && !s.visible(l.GetValue())
+			})
+		})
+		return len(f.Metric) == 0
+	}), err
 }
 
 // jsonMetrics is the form that Nomad's clients read.
@@ -242,13 +264,13 @@ type jsonCounter struct {
 }
 
 // ServeJSON implements api.MetricsSource.
-func (m *metrics) ServeJSON() any {
+func (m *metrics) ServeJSON(visible func(namespace string) bool) any {
 	out := jsonMetrics{
 		Timestamp: time.Now().UTC().Format("2006-01-02 15:04:05 +0000 UTC"),
 		Gauges:    []jsonGauge{}, Points: []jsonGauge{}, Counters: []jsonCounter{}, Samples: []jsonCounter{},
 	}
 	// A failed collector must not hide the others: Gather returns both.
-	families, _ := m.registry.Gather()
+	families, _ := shown{m.registry, visible}.Gather()
 	for _, f := range families {
 		// Metrics of the process come from a library and have no dotted name.
 		name := jsonNames[f.GetName()]
