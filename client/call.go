@@ -75,7 +75,7 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	set(b.query, "namespace", b.namespace)
 	var body io.Reader
 	// A body of bytes is set by Upload.
-	if (info.Method == http.MethodPut || info.Body) && !info.Bytes {
+	if (info.Method == http.MethodPut || info.Body || info.Posted) && !info.Bytes {
 		text, err := json.Marshal(b.body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Name, err)
@@ -86,7 +86,7 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	if len(b.query) > 0 {
 		address += "?" + b.query.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, info.Method, address, body)
+	r, err := http.NewRequestWithContext(ctx, info.Verb(), address, body)
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: %w", info.Name, err)
 	}

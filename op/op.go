@@ -36,19 +36,28 @@ type Info struct {
 	Local    bool           // about this agent, not the cluster: never forwarded
 	Leader   bool           // a read of what only the leader knows; a stale read leaves that out
 	Body     bool           // a DELETE whose body names what to delete
+	Posted   bool           // a read that comes as PUT or POST with its input in the body; with Any, also as GET
 	Bytes    bool           // the body of a write, or the answer to a read, is bytes of any length instead of JSON
 	Also     int            // a second HTTP status that it can answer with besides 200; 0: none
 	Deposes  bool           // it can end the leadership of the server that answers it
 	Servers  bool           // only servers may call its RPC
 	Forwards bool           // agents call its RPC to forward requests
 	Agents   bool           // agents serve its RPC and servers call it
-	Any      bool           // over HTTP, PUT and POST do the same as Method
+	Any      bool           // over HTTP, PUT and POST do the same as GET
 
 	In, Out reflect.Type
 }
 
 // IsRead reports whether the operation changes nothing.
 func (i *Info) IsRead() bool { return i.Method == "GET" }
+
+// Verb returns the method that clients use over HTTP.
+func (i *Info) Verb() string {
+	if i.Posted {
+		return "POST"
+	}
+	return i.Method
+}
 
 // Limits of bodies (S-25).
 const (
@@ -101,6 +110,9 @@ func also(status int) func(*Info) { return func(i *Info) { i.Also = status } }
 
 // withBody marks a DELETE whose input is in its body.
 func withBody(i *Info) { i.Body = true }
+
+// posted marks a read whose input is in the body of a PUT or POST.
+func posted(i *Info) { i.Posted = true }
 
 // deposes marks an operation that can end the current term.
 func deposes(i *Info) { i.Deposes = true }

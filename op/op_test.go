@@ -41,7 +41,7 @@ func TestTheTableOfOperations(t *testing.T) {
 		if i.MaxBody == 0 {
 			body = "stream"
 		}
-		fmt.Fprintf(&b, "%-18s %-6s %-38s %-20s %-11s of %s, %s%s\n", i.Name, i.Method, dash(i.Path), dash(i.RPC), i.Need, i.Space, body, local)
+		fmt.Fprintf(&b, "%-18s %-6s %-38s %-20s %-11s of %s, %s%s\n", i.Name, i.Verb(), dash(i.Path), dash(i.RPC), i.Need, i.Space, body, local)
 	}
 	const file = "testdata/operations.txt"
 	if *update {

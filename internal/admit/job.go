@@ -63,6 +63,9 @@ func completeJob(j *berth.Job) {
 	orDefault(&j.Type, berth.TypeService)
 	orDefault(&j.NodePool, berth.DefaultNodePool)
 	orDefault(&j.Name, string(j.ID))
+	if j.ParameterizedJob != nil {
+		orDefault(&j.ParameterizedJob.Payload, berth.PayloadOptional)
+	}
 	if len(j.Datacenters) == 0 {
 		j.Datacenters = []string{"*"}
 	}

@@ -94,7 +94,7 @@ func (s *Server) health() {
 	s.served[op.ReadHealth.Name] = true
 	s.routes.add(op.ReadHealth.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in := new(op.HealthQuery)
-		err := decodeQuery(in, r, path)
+		err := decodeQuery(in, r, path, nil)
 		if err == nil && in.Type != "" && in.Type != "client" && in.Type != "server" {
 			err = berth.Errorf(berth.Invalid, "type: must be client or server, got %q", berth.Clip(in.Type, 64))
 		}
@@ -124,7 +124,7 @@ func (s *Server) metrics() {
 	s.served[op.Metrics.Name] = true
 	s.routes.add(op.Metrics.Info, func(w http.ResponseWriter, r *http.Request, path values) {
 		in := new(op.MetricsQuery)
-		err := decodeQuery(in, r, path)
+		err := decodeQuery(in, r, path, nil)
 		switch {
 		case err != nil:
 			s.fail(w, err)

@@ -128,6 +128,8 @@ type Config struct {
 	Metrics MetricsSource
 	// Schedulers are the workers of this server; nil: there are none.
 	Schedulers SchedulerSource
+	// Search bounds fuzzy searches.
+	Search SearchLimits
 }
 
 // Caller is who makes a request.
@@ -201,6 +203,7 @@ func (s *Server) all() {
 	s.raft()
 	s.autopilot()
 	s.snapshots()
+	s.searches()
 	s.events()
 }
 

@@ -145,7 +145,7 @@ func TestWithoutRights(t *testing.T) {
 				if i == op.ReadSubmission.Info {
 					line += "&version=0"
 				}
-				w := ask(h, i.Method, line, body(i))
+				w := ask(h, i.Verb(), line, body(i))
 				got, across := strings.TrimSpace(w.Body.String()), ns == "&namespace=*"
 				switch {
 				case i.Need == acl.Open && w.Code == http.StatusOK:

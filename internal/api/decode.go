@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding"
 	"net/http"
@@ -62,14 +63,37 @@ func tokenOf(in any) string {
 // decodeRequest fills the empty input of an operation from a request.
 func decodeRequest(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info, s *share) error {
 	if info.IsRead() {
-		return decodeQuery(in, r, path)
+		return decodeRead(in, w, r, path, info, s)
 	}
 	return decodeWrite(in, w, r, path, info, s)
 }
 
-// decodeQuery fills the input of a read from path, parameters and headers.
-func decodeQuery(in any, r *http.Request, path values) error {
-	var ps berth.Problems
+// decodeRead fills the input of a read. Region and namespace may stand in a body;
+// all other options of reads are parameters.
+func decodeRead(in any, w http.ResponseWriter, r *http.Request, path values, info *op.Info, s *share) error {
+	if !info.Posted || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return decodeQuery(in, r, path, nil)
+	}
+	text, err := s.read(w, r, info)
+	if err != nil {
+		return err
+	}
+	ps, err := decodeBody(r.Context(), in, text)
+	if err != nil {
+		return err
+	}
+	region, space := queryOf(in).Region, queryOf(in).Namespace
+	if err := decodeQuery(in, r, path, ps); err != nil {
+		return err
+	}
+	q := queryOf(in)
+	q.Region, q.Namespace = cmp.Or(q.Region, region), cmp.Or(q.Namespace, space)
+	return nil
+}
+
+// decodeQuery fills the input of a read from path, parameters and headers. ps are
+// the problems so far.
+func decodeQuery(in any, r *http.Request, path values, ps berth.Problems) error {
 	params(&ps, reflect.ValueOf(in).Elem(), r, path)
 	q := queryOf(in)
 	if q == nil {

@@ -48,7 +48,7 @@ func requestOf(i *op.Info, namespace, secret string) *http.Request {
 	if i.Space == acl.JobSpace {
 		body = fmt.Sprintf(`{"Job":{"ID":"6c2a1b34-0000-4000-8000-000000000000","Namespace":%q}}`, namespace)
 	}
-	method := i.Method
+	method := i.Verb()
 	if i.Bytes && i.IsRead() {
 		method = http.MethodHead
 	}

@@ -75,10 +75,7 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 			if accepts(rt.info, r.Method) {
 				return rt.handler, vals, nil
 			}
-			allowed = append(allowed, rt.info.Method)
-			if rt.info.Method == http.MethodPut {
-				allowed = append(allowed, http.MethodPost)
-			}
+			allowed = append(allowed, methods(rt.info)...)
 		}
 		if len(allowed) > 0 {
 			return nil, nil, &badMethod{strings.Join(allowed, ", ")}
@@ -92,11 +89,18 @@ func (rs *routes) match(r *http.Request) (handler, values, error) {
 
 // accepts reports whether a route takes a method. PUT and POST are the same.
 func accepts(info *op.Info, got string) bool {
-	want := info.Method
-	if info.Any && (got == http.MethodPut || got == http.MethodPost) {
-		return true
+	return slices.Contains(methods(info), got) || got == http.MethodHead && slices.Contains(methods(info), http.MethodGet)
+}
+
+// methods returns the methods that a route takes.
+func methods(info *op.Info) []string {
+	switch {
+	case info.Posted && !info.Any || info.Method == http.MethodPut:
+		return []string{http.MethodPut, http.MethodPost}
+	case info.Any:
+		return []string{info.Method, http.MethodPut, http.MethodPost}
 	}
-	return want == got || want == http.MethodPut && got == http.MethodPost || want == http.MethodGet && got == http.MethodHead
+	return []string{info.Method}
 }
 
 // match compares segments with the route. A loose match lets the one named

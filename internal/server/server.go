@@ -92,6 +92,7 @@ type Config struct {
 	// get none.
 	Wrapping *keyring.Files
 	Issuer   string // who issues identities; "": no name is known
+	Search   api.SearchLimits
 	Faults   Faults // empty except in builds with fault points
 }
 
@@ -216,7 +217,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
-		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers,
+		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search,
 	})
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
