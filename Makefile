@@ -8,6 +8,7 @@
 #   make         builds bin/berth
 #   make demo-cluster  starts three servers and three nodes, kills the server that leads
 #   make demo-stream   the same with a stream application in the middle of its submission
+#   make ui      makes the files of the web UI again, after a change of internal/ui/src
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make flaky   the tests N times, also under LOAD: which of them fail sometimes
 #   make bench   the workloads over the real wire, and the small benchmarks
@@ -42,6 +43,10 @@ SHELL       = /bin/bash
 .PHONY: build
 build:
 	$(STATIC) -o $(BIN)/berth ./cmd/berth
+
+.PHONY: ui
+ui:
+	$(GO) run ./internal/ui/build
 
 .PHONY: demo
 demo: build

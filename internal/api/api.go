@@ -205,6 +205,7 @@ func (s *Server) all() {
 	s.snapshots()
 	s.searches()
 	s.events()
+	s.ui()
 }
 
 // empty returns a server of no operation yet.

@@ -26,6 +26,7 @@ import (
 	"berth/internal/gossip"
 	"berth/internal/limit"
 	"berth/internal/server"
+	"berth/internal/ui"
 	"berth/internal/wire/certs"
 
 	"golang.org/x/sync/errgroup"
@@ -163,7 +164,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
 		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
-		return api.Serve(rest, d.http, d.handler, limits, d.log)
+		return api.Serve(rest, d.http, ui.Handler(d.handler), limits, d.log)
 	})
 	g.Go(func() error { giveBack(rest); return nil })
 	if d.server != nil {
