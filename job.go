@@ -209,8 +209,14 @@ type TaskGroup struct {
 	MaxClientDisconnect       time.Duration
 	PreventRescheduleOnLost   bool
 
+	DependsOn []string `json:",omitempty"` // "group.db": groups that are healthy, or done, before this one is placed
+	Once      string   `json:",omitempty"` // OnceDeployment: it runs to its end once in each version of the job
+
 	Stream *StreamGroup `hcl:",inline" json:",omitempty"` // in a stream job
 }
+
+// OnceDeployment is the value of a group's once.
+const OnceDeployment = "deployment"
 
 // Task returns the task of that name, or nil.
 func (g *TaskGroup) Task(name string) *Task {

@@ -123,6 +123,7 @@ type Template struct {
 	VaultGrace    time.Duration
 	Wait          *WaitConfig `hcl:"wait"`
 	ErrMissingKey bool        `hcl:"error_on_missing_key"`
+	Rolling       bool        `json:",omitempty"` // change_mode restart: the allocations of the group restart in turn
 }
 
 // WaitConfig bounds how long a template waits for values to settle.
@@ -191,6 +192,7 @@ const (
 	ChangeNoop    = "noop"
 	ChangeSignal  = "signal"
 	ChangeRestart = "restart"
+	ChangeRun     = "script" // of a template: its change_script is run
 )
 
 // AllIdentities returns the identities that the task's job describes, the

@@ -57,6 +57,9 @@ const (
 	EventWaiting         = "Waiting"
 	EventMaxRunDuration  = "Max Run Duration Exceeded"
 	EventCutOff          = "Servers Unreachable"
+	EventDownloading     = "Downloading Artifacts"
+	EventDownloadFailed  = "Failed Artifact Download"
+	EventTemplate        = "Template" // of templates: what they wait for, and that they changed
 )
 
 // DetailStartDelay is the detail of an [EventRestarting] that says how long after

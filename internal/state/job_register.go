@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"berth"
 	"berth/internal/state/codec"
 	"berth/internal/validate"
@@ -77,12 +79,36 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 	return nil
 }
 
+// inputsSince is the log version that brought the order of groups and templates
+// that restart in turn.
+const inputsSince = 6
+
 // needs implements needer: stream jobs came with log version 2.
 func (c *RegisterJob) needs() int {
-	if c.Job != nil && c.Job.Type == berth.TypeStream {
+	switch {
+	case c.Job == nil:
+		return 1
+	case slices.ContainsFunc(c.Job.TaskGroups, ordered):
+		return inputsSince
+	case c.Job.Type == berth.TypeStream:
 		return 2
 	}
 	return 1
+}
+
+// feature implements featured.
+func (c *RegisterJob) feature() string {
+	if c.needs() == inputsSince {
+		return "depends_on, once and rolling"
+	}
+	return streamJobs
+}
+
+// ordered reports whether a group has what came with log version 6.
+func ordered(g *berth.TaskGroup) bool {
+	return len(g.DependsOn) > 0 || g.Once != "" || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool {
+		return slices.ContainsFunc(t.Templates, func(t berth.Template) bool { return t.Rolling })
+	})
 }
 
 // fixedType reports whether jobs of this type never change to or from another

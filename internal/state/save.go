@@ -23,6 +23,8 @@ func tablesOf(version int) int {
 		return int(RootKeys)
 	case version < codec.LoginSince:
 		return int(ACLAuthMethods)
+	case version < codec.InputsSince:
+		return int(QuotaUsages) + 1
 	}
 	return int(tableCount)
 }

@@ -13,7 +13,7 @@ import (
 var groupInPlace = map[string]bool{
 	"Count": true, "Constraints": true, "Affinities": true, "Spreads": true, "RestartPolicy": true, "ReschedulePolicy": true,
 	"Disconnect": true, "Update": true, "Migrate": true, "Services": true, "ShutdownDelay": true, "MaxRunDuration": true, "Scaling": true,
-	"StopAfterClientDisconnect": true, "MaxClientDisconnect": true, "PreventRescheduleOnLost": true,
+	"StopAfterClientDisconnect": true, "MaxClientDisconnect": true, "PreventRescheduleOnLost": true, "DependsOn": true,
 }
 
 // taskInPlace are the fields of a task that can change without replacing its

@@ -13,12 +13,12 @@ package codec
 // LogVersion is the log version of this build. A new command, or a new field of
 // a command or row, needs the next one; the state's test of log versions fails
 // until it is there.
-const LogVersion = 5
+const LogVersion = 6
 
 // SnapshotVersion is the newest version of saved snapshots that this build
 // writes and reads. It reads older ones, and writes the oldest one that fits:
 // see SnapshotOf.
-const SnapshotVersion = 7
+const SnapshotVersion = 8
 
 // The first versions of saved snapshots that have certain rows.
 const (
@@ -29,12 +29,13 @@ const (
 	SpacesSince   = 6 // namespaces beside the default one, and what belongs to log version 4
 	SecretsSince  = 6 // root keys and variables
 	LoginSince    = 7 // auth methods, binding rules, one-time tokens, and what belongs to log version 5
+	InputsSince   = 8 // what belongs to log version 6
 )
 
 // savedSince maps log versions to the oldest version of saved snapshots that
 // can hold such a state. That one is written, so that an older server can read
 // it.
-var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince}
+var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince}
 
 // SnapshotOf returns the version in which a state with a log version is saved.
 func SnapshotOf(logVersion int) int { return savedSince[logVersion] }
