@@ -95,7 +95,7 @@ func startCluster(dir string) (*cluster, error) {
 func (c *cluster) agentSelf() op.AgentSelf {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := op.AgentSelf{Member: op.AgentMember{Name: "s1"}, Stats: map[string]map[string]string{}}
+	s := op.AgentSelf{Member: op.AgentMember{Name: "s1"}, Stats: map[string]map[string]string{"nomad": {"server": "true"}}}
 	if !c.self.IsZero() {
 		s.Stats["client"] = map[string]string{"node_id": c.self.String()}
 	}
@@ -170,7 +170,13 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	var running sync.WaitGroup
 	n.stop = func() { cancel(); n.session.Close(); running.Wait() }
 	var out op.NodeAnswer
-	err = n.session.Call(ctx, "Node.Register", &op.RegisterNode{Node: n.Node}, &out)
+	err = poll(func() (bool, error) { // as agents do, it tries again while a new leader takes over
+		err := n.session.Call(ctx, "Node.Register", &op.RegisterNode{Node: n.Node}, &out)
+		if berth.KindOf(err) == berth.Unavailable {
+			return false, nil
+		}
+		return err == nil, err
+	})
 	if err == nil {
 		err = n.session.Call(ctx, "Node.UpdateStatus", &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}, &out)
 	}

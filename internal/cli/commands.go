@@ -26,6 +26,7 @@ func commands() []*command {
 func jobCommands() []*command {
 	return []*command{
 		jobActionCommand(),
+		jobAllocsCommand(),
 		jobDeploymentsCommand(),
 		jobDispatchCommand(),
 		jobEvalCommand(),
@@ -33,6 +34,7 @@ func jobCommands() []*command {
 		jobPeriodicForceCommand(),
 		jobPlanCommand(),
 		jobHistoryCommand(),
+		jobInitCommand(),
 		jobInspectCommand(),
 		jobPromoteCommand(),
 		jobRestartCommand(),
@@ -40,6 +42,7 @@ func jobCommands() []*command {
 		jobRunCommand(),
 		jobScaleCommand(),
 		jobScalingEventsCommand(),
+		jobStartCommand(),
 		jobStatusCommand(),
 		jobStopCommand(),
 		jobTagApplyCommand(),
@@ -104,12 +107,18 @@ func operatorCommands() []*command {
 		keyringListCommand(),
 		keyringRemoveCommand(),
 		keyringUseCommand(),
+		operatorAPICommand(),
 		operatorAutopilotGetCommand(),
 		operatorAutopilotHealthCommand(),
 		operatorAutopilotSetCommand(),
+		operatorClientStateCommand(),
+		operatorMetricsCommand(),
+		operatorRaftInfoCommand(),
 		operatorRaftListCommand(),
+		operatorRaftLogsCommand(),
 		operatorRaftRecoverCommand(),
 		operatorRaftRemoveCommand(),
+		operatorRaftStateCommand(),
 		operatorRaftTransferCommand(),
 		operatorSchedulerGetCommand(),
 		rootKeyringListCommand(),
@@ -117,8 +126,10 @@ func operatorCommands() []*command {
 		rootKeyringRotateCommand(),
 		operatorSchedulerSetCommand(),
 		operatorSnapshotInspectCommand(),
+		operatorSnapshotRedactCommand(),
 		operatorSnapshotRestoreCommand(),
 		operatorSnapshotSaveCommand(),
+		operatorSnapshotStateCommand(),
 		serverForceLeaveCommand(),
 		serverJoinCommand(),
 		serverMembersCommand(),
@@ -163,6 +174,9 @@ func otherCommands() []*command {
 		aclTokenUpdateCommand(),
 		agentCommand(),
 		agentInfoCommand(),
+		checkCommand(),
+		configValidateCommand(),
+		fmtCommand(),
 		loginCommand(),
 		namespaceApplyCommand(),
 		namespaceDeleteCommand(),
@@ -201,6 +215,7 @@ func otherCommands() []*command {
 // groups describes the groups of commands.
 var groups = map[string]string{
 	"alloc":                   "Inspect and control allocations",
+	"config":                  "Check agent configuration",
 	"deployment":              "Inspect and control deployments",
 	"eval":                    "Inspect evaluations",
 	"job":                     "Run, inspect and stop jobs",
@@ -241,7 +256,7 @@ var groups = map[string]string{
 
 // aliases are short and old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
-	{"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"}, {"exec", "alloc exec"}, {"action", "job action"},
+	{"init", "job init"}, {"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"start", "job start"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"}, {"exec", "alloc exec"}, {"action", "job action"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"}, {"node-drain", "node drain"},
 	{"server-members", "server members"}, {"server-join", "server join"}, {"server-force-leave", "server force-leave"}, {"client-config", "node config"},
 }
@@ -249,22 +264,21 @@ var aliases = []struct{ name, of string }{
 // unsupportedCommands are the commands and groups of Nomad that Berth lacks.
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
-	"":                  "check debug fmt init start ui",
+	"":                  "debug ui",
 	"alloc":             "pause",
-	"config":            "validate",
-	"job":               "allocs init start",
 	"license":           "get inspect",
 	"monitor":           "export",
 	"node":              "identity intro",
-	"operator":          "api client-state debug metrics utilization",
-	"operator raft":     "info logs migrate-backend state",
-	"operator snapshot": "agent redact state",
+	"operator":          "debug utilization",
+	"operator raft":     "migrate-backend",
+	"operator snapshot": "agent",
 	"plugin":            "status",
 	"queue":             "jobs",
 	"recommendation":    "apply dismiss info list",
 	"sentinel":          "apply delete list read",
 	"setup":             "consul vault",
 	"system":            "reconcile",
+	"windows":           "service",
 	"volume":            "claim create delete deregister detach init register snapshot status",
 })
 

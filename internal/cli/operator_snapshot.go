@@ -25,13 +25,13 @@ func operatorSnapshotSaveCommand() *command {
 			contains the secrets of nodes. It is created only after the whole snapshot has been received and verified.`,
 		setup: func(f *flags) action {
 			stale := f.Bool("stale", "Accept the state of any server, even if it is slightly old or there is no leader.")
-			f.UnsupportedBool("redact")
+			redact := f.Bool("redact", "Leave out the root keys and the secrets of nodes; see \"operator snapshot redact\".")
 			return func(ctx context.Context, c *call) error {
 				path := c.path(c.args[0])
 				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 					return berth.Errorf(berth.Conflict, "%s already exists", c.args[0])
 				}
-				if err := c.saveSnapshot(ctx, path, *stale); err != nil {
+				if err := c.saveSnapshot(ctx, path, *stale, *redact); err != nil {
 					return err
 				}
 				p := c.page()
@@ -43,7 +43,7 @@ func operatorSnapshotSaveCommand() *command {
 }
 
 // saveSnapshot writes a temporary file and renames it once it is complete.
-func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err error) {
+func (c *call) saveSnapshot(ctx context.Context, path string, stale, redact bool) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // readable only by its owner
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "cannot write the snapshot: %w", err)
@@ -59,6 +59,11 @@ func (c *call) saveSnapshot(ctx context.Context, path string, stale bool) (err e
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write the snapshot: %w", err)
+	}
+	if redact {
+		if err := redactFile(f.Name()); err != nil {
+			return err
+		}
 	}
 	if err := os.Link(f.Name(), path); err != nil { // unlike a rename, never replaces a file
 		return berth.Errorf(berth.Conflict, "cannot create the snapshot file: %w", err)

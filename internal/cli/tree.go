@@ -67,7 +67,7 @@ func (p *Program) unknown(all []*command, group string, words []string) error {
 	for n := len(words); n > 0; n-- {
 		name := strings.TrimSpace(group + " " + strings.Join(words[:n], " "))
 		if slices.Contains(unsupportedCommands, name) {
-			return &usageError{group, berth.Errorf(berth.Invalid, "command %q is not supported", name)}
+			return &usageError{group, berth.Errorf(berth.Invalid, "command %q is not supported%s", name, reasonFor(name))}
 		}
 	}
 	names := below(all, group)

@@ -49,17 +49,22 @@ func (s *Server) SaveTo(w io.Writer) (Backup, error) {
 		Created: time.Now().UTC(), Server: s.config.ID, Index: snap.Index, Term: snap.Term, RaftIndex: raftIndex,
 		Version: snap.SavedVersion(), Rows: rowsOf(snap),
 	}
+	return b, WriteBackup(w, b, snap)
+}
+
+// WriteBackup writes a state as an operator's snapshot that b describes.
+func WriteBackup(w io.Writer, b Backup, snap *state.Snapshot) error {
 	head, err := json.Marshal(b)
 	if err != nil {
-		return b, err
+		return err
 	}
 	if _, err := fmt.Fprintf(w, "%s%s\n%s", backupMagic, head, headSum(head)); err != nil {
-		return b, fmt.Errorf("save a snapshot: %w", err)
+		return fmt.Errorf("save a snapshot: %w", err)
 	}
 	if err := snap.Save(w); err != nil {
-		return b, fmt.Errorf("save a snapshot: %w", err)
+		return fmt.Errorf("save a snapshot: %w", err)
 	}
-	return b, nil
+	return nil
 }
 
 // headSum returns the line that ends the head of a saved snapshot: the CRC-32C

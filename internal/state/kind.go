@@ -145,3 +145,6 @@ func decodeCommand(number uint64, fields []byte) (Command, error) {
 	}
 	return c, nil
 }
+
+// CommandName is the name of a command's kind, such as "RegisterJob".
+func CommandName(c Command) string { return reflect.TypeOf(c).Elem().Name() }
