@@ -119,6 +119,7 @@ type ServiceRegistration struct {
 	Address     string
 	Port        int
 	Meta        map[string]string `json:",omitempty"`
+	Unhealthy   bool              `json:",omitempty"` // a check of it does not pass, or has not yet
 	CreateIndex uint64
 	ModifyIndex uint64
 }

@@ -79,8 +79,24 @@ type DeleteServiceByID struct {
 	Write
 }
 
+// ServiceLookup asks for the instances of a service, for the DNS of a node.
+// Upper and lower case of the names do not count.
+type ServiceLookup struct {
+	NodeID      berth.NodeID
+	Space       string // the namespace
+	ServiceName string
+	Query
+}
+
+// ServiceInstances are the instances of a service.
+type ServiceInstances struct {
+	Services []berth.ServiceRegistration
+	Meta
+}
+
 // The operations on services that only agents use.
 var (
-	ServiceUpsert = define[UpsertServices, WriteAnswer]("service.upsert", "", "ServiceRegistration.Upsert", acl.Node, acl.NoSpace, write)
-	ServiceRemove = define[DeleteServiceByID, WriteAnswer]("service.remove", "", "ServiceRegistration.DeleteByID", acl.Node, acl.NoSpace, write)
+	ServiceResolve = define[ServiceLookup, ServiceInstances]("service.resolve", "", "ServiceRegistration.Resolve", acl.Node, acl.NoSpace)
+	ServiceUpsert  = define[UpsertServices, WriteAnswer]("service.upsert", "", "ServiceRegistration.Upsert", acl.Node, acl.NoSpace, write)
+	ServiceRemove  = define[DeleteServiceByID, WriteAnswer]("service.remove", "", "ServiceRegistration.DeleteByID", acl.Node, acl.NoSpace, write)
 )

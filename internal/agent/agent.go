@@ -29,6 +29,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/alloc"
+	"berth/internal/agent/dns"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/isolated"
@@ -88,9 +89,10 @@ type Config struct {
 	HostVolumes      map[string]berth.HostVolumeInfo
 	HostNetworks     map[string]berth.HostNetworkInfo
 	Networks         network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
-	MinDynamicPort   int            // 0 is berth.MinDynamicPort
-	MaxDynamicPort   int            // 0 is berth.MaxDynamicPort; in the range
-	CgroupParent     string         // berth.slice; "-" is none
+	DNS              DNSConfig
+	MinDynamicPort   int    // 0 is berth.MinDynamicPort
+	MaxDynamicPort   int    // 0 is berth.MaxDynamicPort; in the range
+	CgroupParent     string // berth.slice; "-" is none
 
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec
@@ -194,6 +196,7 @@ type Agent struct {
 	services *registry
 	serving  *serving          // what servers may ask
 	networks *network.Networks // nil if this agent makes none
+	dns      *dns.Server       // nil if this agent answers no names
 	execs    running           // commands beside tasks
 	forwards running           // connections to their ports
 
@@ -258,11 +261,14 @@ func New(c Config) (*Agent, error) {
 	}
 	a.addContainers()
 	if c.Networks.Bridge != "" {
-		c.Networks.StateDir = filepath.Join(c.StateDir, "networks")
+		c.Networks.StateDir, c.Networks.Resolver = filepath.Join(c.StateDir, "networks"), c.DNS.Enabled
 		if a.networks, err = network.New(c.Networks); err != nil {
 			return nil, errors.Join(err, c.Folders.Close())
 		}
 		a.c.Networks = c.Networks
+	}
+	if err := a.listenDNS(); err != nil {
+		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.loadMeta()
 	a.node = a.describe(context.Background())
@@ -323,7 +329,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect, a.serveDNS} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -476,22 +482,4 @@ func (a *Agent) Alive() error {
 		return fmt.Errorf("no server has answered for %v, and the heartbeat TTL is %v", time.Since(a.lastHeartbeat).Round(time.Second), a.ttl)
 	}
 	return nil
-}
-
-// backoff waits before the nth try in a row: longer each time, up to most, and
-// never at the same moment as other agents. It returns ctx's error if that
-// ends first.
-func backoff(ctx context.Context, n int, first, most time.Duration) error {
-	d := most
-	if n < 20 {
-		d = min(most, first<<n)
-	}
-	timer := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -264,6 +264,19 @@ func (c *cluster) named(service string) string {
 	return strings.Join(out, "; ")
 }
 
+// sick returns whether the instances of a service are unhealthy.
+func (c *cluster) sick(service string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(c.services)) {
+		if r := c.services[id]; r.ServiceName == service {
+			out = append(out, fmt.Sprint(r.Unhealthy))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
 func sameNews(a, b *op.AllocReport) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)

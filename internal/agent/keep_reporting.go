@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"berth/internal/rest"
@@ -64,6 +65,24 @@ func await(ctx context.Context, wake <-chan struct{}, until time.Time) error {
 	case <-wake:
 		return nil
 	case <-alarm:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// backoff waits before the nth try in a row: longer each time, up to most, and
+// never at the same moment as other agents. It returns ctx's error if that
+// ends first.
+func backoff(ctx context.Context, n int, first, most time.Duration) error {
+	d := most
+	if n < 20 {
+		d = min(most, first<<n)
+	}
+	timer := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -253,9 +253,13 @@ func TestChecks(t *testing.T) {
 	if got := w.healthOf(id, begin); got != "none" {
 		t.Errorf("health while a check fails: %s", got)
 	}
+	if got := w.sick("web-7"); got != "true" {
+		t.Errorf("the service is unhealthy while a check fails: %s", got)
+	}
 	code.Store(204)
 	until(t, "both checks pass", func() bool { return check("up").Status == "success" && check("open").Status == "success" })
 	until(t, "the allocation is healthy", func() bool { return strings.HasPrefix(w.healthOf(id, begin), "healthy") })
+	until(t, "the service is healthy", func() bool { return w.sick("web-7") == "false" })
 	w.stop(id)
 	until(t, "the allocation ends", func() bool { return w.status(id) == "complete" })
 	if all, err := a.Checks(t.Context(), a.NodeID(), id); err != nil || len(all) != 0 {

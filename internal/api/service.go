@@ -19,6 +19,7 @@ func (s *Server) services() {
 	read(s, op.ReadService, readService)
 	read(s, op.AllocServices, allocServices)
 	read(s, op.JobServices, jobServices)
+	read(s, op.ServiceResolve, resolveService)
 	write(s, op.RemoveService, removeService)
 	write(s, op.ServiceUpsert, upsertServices)
 	write(s, op.ServiceRemove, removeOwnService)
@@ -220,7 +221,40 @@ func upsertServices(w *Write, in *op.UpsertServices) (ch Change[op.WriteAnswer],
 			return ch, err
 		}
 	}
-	return propose[op.WriteAnswer](&state.UpsertServices{Node: n.ID, Services: in.Services}, nil), nil
+	list := in.Services
+	if !w.KeepsHealth() { // a server of an earlier build does not know it
+		list = nil
+		for _, r := range in.Services {
+			known := *r
+			known.Unhealthy = false
+			list = append(list, &known)
+		}
+	}
+	return propose[op.WriteAnswer](&state.UpsertServices{Node: n.ID, Services: list}, nil), nil
+}
+
+// resolveService answers the DNS of a node with the instances of a service.
+// Names of DNS have no case.
+func resolveService(r *Read, in *op.ServiceLookup) (op.ServiceInstances, error) {
+	var out op.ServiceInstances
+	if _, err := prove(r.Snapshot, in.NodeID, in.AuthToken); err != nil {
+		return out, err
+	}
+	k := berth.ServiceKey{Namespace: in.Space, Name: in.ServiceName}
+	r.At(r.LastChange(state.Services), state.OnService(k))
+	r.Ready()
+	for reg := range r.ServicesNamed(k) {
+		out.Services = append(out.Services, *reg)
+	}
+	if len(out.Services) > 0 {
+		return out, nil
+	}
+	for reg := range r.Services() {
+		if strings.EqualFold(reg.ServiceName, in.ServiceName) && strings.EqualFold(reg.Namespace, in.Space) {
+			out.Services = append(out.Services, *reg)
+		}
+	}
+	return out, nil
 }
 
 // removeOwnService removes a registration for the agent of its node. The call

@@ -70,6 +70,7 @@ func (d *decoder) client() {
 	d.hostVolumes()
 	d.hostNetworks()
 	d.groupNetworks()
+	d.dns()
 	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
 	d.collection()
 }

@@ -51,6 +51,7 @@ type Config struct {
 	ACL       ACL
 	Limits    Limits
 	TLS       TLS
+	DNS       DNS
 
 	LeaveOnInterrupt bool // leave the cluster on SIGINT
 	LeaveOnTerminate bool // leave the cluster on SIGTERM
@@ -286,6 +287,7 @@ func defaults(dev bool) *Config {
 		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
+		DNS:        dnsDefaults,
 		Server: Server{
 			Enabled: dev, Join: defaultJoin, Autopilot: defaultAutopilot,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 1000, FailoverHeartbeatTTL: time.Minute,

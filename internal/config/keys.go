@@ -58,6 +58,7 @@ var supported = table{
 		"replication_token":        only(),
 	}),
 	"tls":       block(tlsKeys),
+	"dns":       block(dnsKeys),
 	"telemetry": block(telemetryKeys),
 	"server":    block(serverKeys),
 	"client":    block(clientKeys),

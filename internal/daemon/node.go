@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"net"
 	"path/filepath"
+	"strconv"
 
 	"berth"
 	"berth/internal/agent"
@@ -35,7 +37,7 @@ func (d *Daemon) newNode() (err error) {
 			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
-		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c),
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS),
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,
@@ -69,6 +71,18 @@ func hostNetworks(c *config.Client) map[string]berth.HostNetworkInfo {
 	for name, n := range c.HostNetworks {
 		out[name] = berth.HostNetworkInfo{Name: name, CIDR: n.CIDR, Interface: n.Interface, ReservedPorts: n.ReservedPorts}
 	}
+	return out
+}
+
+// dnsConfig returns what the agent's DNS server answers.
+func dnsConfig(c *config.DNS) (out agent.DNSConfig) {
+	if !c.Enabled {
+		return out
+	}
+	for _, a := range c.Addresses {
+		out.Addrs = append(out.Addrs, net.JoinHostPort(a, strconv.Itoa(c.Port)))
+	}
+	out.Enabled, out.Domain, out.TTL, out.Recursors = true, c.Domain, c.TTL, c.Recursors
 	return out
 }
 

@@ -143,8 +143,20 @@ func TestServicesThroughTheGoClient(t *testing.T) {
 		t.Errorf("after the end of one there are %d", got)
 	}
 
-	// Taken back by the agent, twice; not by another's.
+	// Any node may ask for the instances, whatever the case of the name; nobody else.
 	other := r.node(2)
+	var found op.ServiceInstances
+	for _, name := range []string{"shop", "SHOP"} {
+		other.call("ServiceRegistration.Resolve", &op.ServiceLookup{NodeID: other.ID, Space: "Default", ServiceName: name, Query: op.Query{AuthToken: other.SecretID}}, &found)
+		if len(found.Services) != 2 || found.Services[0].ServiceName != "shop" {
+			t.Errorf("found as %s: %+v", name, found.Services)
+		}
+	}
+	if err := other.session.Call(t.Context(), "ServiceRegistration.Resolve", &op.ServiceLookup{NodeID: n.ID, Space: "default", ServiceName: "shop", Query: op.Query{AuthToken: other.SecretID}}, &found); berth.KindOf(err) != berth.Denied {
+		t.Errorf("another node asked in its name: %v", err)
+	}
+
+	// Taken back by the agent, twice; not by another's.
 	if err := other.session.Call(t.Context(), "ServiceRegistration.DeleteByID", &op.DeleteServiceByID{ID: ids[2], Write: op.Write{AuthToken: other.SecretID}}, new(op.WriteAnswer)); berth.KindOf(err) != berth.Denied {
 		t.Errorf("another node took it back: %v", err)
 	}

@@ -170,6 +170,8 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{&state.StopJob{Purge: true}, 1},
 		{&state.DeleteJob{Policy: berth.Background}, 2},
 		{&state.ApplyPlan{}, 1},
+		{&state.UpsertServices{Services: []*berth.ServiceRegistration{{}}}, 1},
+		{&state.UpsertServices{Services: []*berth.ServiceRegistration{{}, {Unhealthy: true}}}, 6},
 		{&state.ReportAllocs{}, 1},
 	} {
 		if got := state.Needs(x.c); got != x.want {
@@ -220,9 +222,9 @@ func TestTheFirstCommandOfALogVersionIsAskedFor(t *testing.T) {
 // agree on it can read.
 func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
-	for i, version := range []string{"3", "4", "5", "6", "7"} {
+	for i, version := range []string{"3", "4", "5", "6", "7", "8"} {
 		logVersion := i + 1
-		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}}[logVersion]
+		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}}[logVersion]
 		if raise != nil {
 			if _, err := log.Propose(t.Context(), raise); err != nil {
 				t.Fatal(err)

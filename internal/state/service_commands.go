@@ -72,8 +72,28 @@ func (c *UpsertServices) Apply(tx *Tx) error {
 func sameService(a, b *berth.ServiceRegistration) bool {
 	return a.ServiceName == b.ServiceName && a.Namespace == b.Namespace && a.NodeID == b.NodeID && a.Datacenter == b.Datacenter &&
 		a.JobID == b.JobID && a.AllocID == b.AllocID && slices.Equal(a.Tags, b.Tags) && a.Address == b.Address && a.Port == b.Port &&
-		sameTexts(a.Meta, b.Meta)
+		sameTexts(a.Meta, b.Meta) && a.Unhealthy == b.Unhealthy
 }
+
+// needs implements needer: the health of services came with log version 6.
+func (c *UpsertServices) needs() int {
+	for _, r := range c.Services {
+		if r != nil && r.Unhealthy {
+			return healthSince
+		}
+	}
+	return 1
+}
+
+// feature implements featured.
+func (c *UpsertServices) feature() string { return "the health of services" }
+
+// healthSince is the log version that brought the health of services.
+const healthSince = 6
+
+// KeepsHealth reports whether every server of the cluster keeps the health of
+// services. It is not written before.
+func (s *Snapshot) KeepsHealth() bool { return s.LogVersion >= healthSince }
 
 // sameTexts reports whether two maps are equal; nil equals empty.
 func sameTexts(a, b map[string]string) bool {

@@ -63,6 +63,11 @@ client {
 plugin "raw_exec" {
   config { enabled = true }
 }
+dns {
+  enabled = true
+  port    = 0
+  ttl     = "1s"
+}
 `
 
 const job = `
@@ -96,6 +101,25 @@ job "web" {
       config { command = "/app/server" }
       resources {
         cpu    = 100
+        memory = 64
+      }
+    }
+  }
+
+  # It finds the other group by name.
+  group "caller" {
+    network {
+      mode = "bridge"
+      port "relay" { to = 8081 }
+    }
+    task "relay" {
+      driver = "exec"
+      config {
+        command = "/app/server"
+        args    = ["relay", "8081", "http://web.default.service.berth:8080/"]
+      }
+      resources {
+        cpu    = 50
         memory = 64
       }
     }
@@ -245,6 +269,30 @@ func TestAServiceOnABridge(t *testing.T) {
 	}))
 	beside("at first")
 	answers("at first")
+	var stubs []struct{ ID, TaskGroup string }
+	listed, err := bed.Call(t.Context(), http.MethodGet, a.Banner("HTTP")+"/v1/job/web/allocations", "")
+	must(t, err)
+	must(t, json.Unmarshal([]byte(listed.Text), &stubs))
+	for _, s := range stubs {
+		if s.TaskGroup == "caller" {
+			must(t, json.Unmarshal([]byte(berth("alloc", "status", "-json", s.ID)), &alloc))
+		}
+	}
+	relayed := fmt.Sprintf("127.0.0.1:%d", alloc.AllocatedResources.Shared.Ports[0].Value)
+	byName := func(when string) {
+		t.Helper()
+		must(t, bed.Until(t.Context(), "the service by its name "+when, func() string {
+			answer, err := bed.Call(t.Context(), http.MethodGet, "http://"+relayed, "")
+			if err != nil {
+				return err.Error()
+			}
+			if !strings.Contains(answer.Text, "own address "+own+"\n") {
+				return answer.Text
+			}
+			return ""
+		}))
+	}
+	byName("at first")
 	before := bed.Tasks(b.Processes())
 	berth("service", "delete", "web", service[0].ID) // so that the next one is that of the next agent
 	a.Kill()
@@ -253,6 +301,7 @@ func TestAServiceOnABridge(t *testing.T) {
 	must(t, a.Await(t.Context()))
 	answers("after the agent came back")
 	registered("of the next agent")
+	byName("after the agent came back")
 	beside("after the agent came back")
 	if now := fmt.Sprintf("%s:%d", service[0].Address, service[0].Port); now != own {
 		t.Errorf("after the agent came back the service is at %s, was at %s", now, own)

@@ -101,6 +101,7 @@ func (r *Runner) serve(ctx context.Context, dir string) {
 			r.refused[s.reg.ID] = true
 			r.c.Log.Warn("a service cannot be registered", "alloc", r.id, "error", err)
 		} else if err == nil && s.up {
+			s.reg.Unhealthy = r.unhealthy(s.checks)
 			have = append(have, s.reg)
 		}
 		if !s.up {
@@ -290,6 +291,24 @@ func checkSpec(a *op.Alloc, p *task.Place, c *berth.ServiceCheck, names *task.Na
 		out.spec.RestartLimit, out.spec.RestartGrace, out.spec.RestartIgnoresWarnings = r.Limit, r.Grace, r.IgnoreWarnings
 	}
 	return out
+}
+
+// unhealthy reports whether one of a service's checks does not pass. A check that
+// was not made yet does not, unless an earlier agent ran the allocation: its tasks
+// were not disturbed by the agent's restart, and neither is their name.
+func (r *Runner) unhealthy(list []checkOf) bool {
+	r.checks.mu.Lock()
+	defer r.checks.mu.Unlock()
+	for _, c := range list {
+		status := check.Pending
+		if w := r.checks.running[c.id]; w != nil {
+			status = w.state.Status
+		}
+		if status == check.Failure || status == check.Pending && r.c.Restored == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // watch makes the checks that are up, and no others.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,7 @@ type Config struct {
 	ConfigDir  string   // holds the configurations of the networks that cni/NAME means
 	StateDir   string   // absolute; the only one who may use it is this Networks
 	Namespaces string   // directory in which the namespaces are mounted; absolute
+	Resolver   bool     // the address of the bridge answers DNS queries of these networks
 }
 
 // The defaults of Config. Bridge and Subnet are those that Nomad documents.
@@ -151,6 +153,7 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 		// A network that is whole stays: tasks may use it. The plugins' own CHECK
 		// is not asked: that of portmap 1.1 refuses networks with IPv6.
 		if n.recall(made, list, rt) {
+			n.resolver(made, r.Mode)
 			return made, nil
 		}
 	}
@@ -162,7 +165,27 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.cni.DelNetworkList(ctx, list, rt)))
 	}
-	return made, made.read(result)
+	err = made.read(result)
+	n.resolver(made, r.Mode)
+	return made, err
+}
+
+// Gateway returns the address of the bridge: the first of the IPv4 subnet. It is
+// not valid if the subnet is not.
+func (c *Config) Gateway() netip.Addr {
+	p, err := netip.ParsePrefix(c.Subnet)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Masked().Addr().Next()
+}
+
+// resolver has the tasks of a bridged network ask the bridge for names, unless
+// plugins said whom to ask.
+func (n *Networks) resolver(m *Made, mode string) {
+	if n.c.Resolver && mode == berth.NetworkBridge && m.Status.DNS == nil {
+		m.Status.DNS = &berth.DNSConfig{Servers: []string{n.c.Gateway().String()}}
+	}
 }
 
 // Find returns the network that an allocation has, as Make would return it,
@@ -188,6 +211,7 @@ func (n *Networks) Find(r *Request) *Made {
 	if err != nil || !n.recall(made, list, rt) {
 		return nil
 	}
+	n.resolver(made, r.Mode)
 	return made
 }
 
