@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding"
+	"encoding/base64"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -269,6 +270,28 @@ func token(r *http.Request) string {
 	}
 	if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(t)
+	}
+	return socketToken(r)
+}
+
+// socketProtocol is what a websocket of a browser speaks, and socketSecret is
+// before the caller's token in the list of protocols that it offers: a browser
+// lets pages set no header of a websocket but this.
+const (
+	socketProtocol = "berth"
+	socketSecret   = "berth.token."
+)
+
+// socketToken is the token of a websocket of a browser, in base64url without
+// padding; "" if there is none.
+func socketToken(r *http.Request) string {
+	for _, v := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for name := range strings.SplitSeq(v, ",") {
+			if t, ok := strings.CutPrefix(strings.TrimSpace(name), socketSecret); ok {
+				secret, _ := base64.RawURLEncoding.DecodeString(t) // what is none is no token
+				return string(secret)
+			}
+		}
 	}
 	return ""
 }

@@ -57,7 +57,7 @@ func (s *socket) Accept() error {
 		}
 		// Serve has checked the origin of the request already, by rules that
 		// know of proxies and certificates.
-		c, err := websocket.Accept(s.w, s.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+		c, err := websocket.Accept(s.w, s.r, &websocket.AcceptOptions{InsecureSkipVerify: true, Subprotocols: []string{socketProtocol}, CompressionMode: websocket.CompressionDisabled})
 		if err != nil {
 			s.failed = &answeredError{err} // Accept has answered the request
 			return

@@ -196,3 +196,10 @@ export function useTask() {
   }
   return { busy, error, run, setError }
 }
+
+// Table1 is a plain table of few rows.
+export function Table1({ head, rows, label, classes = [] }: { head: string[]; rows: ComponentChildren[][]; label: string; classes?: string[] }) {
+  if (rows.length === 0) return <p class="dim" style={{ padding: '10px 12px' }}>None.</p>
+  return <div class="scroll-x" tabIndex={0} role="region" aria-label={label}><table><thead><tr>{head.map((h, i) => <th key={h + i} scope="col" class={classes[i]}>{h}</th>)}</tr></thead>
+    <tbody>{rows.map((r, i) => <tr key={i}>{r.map((c, k) => <td key={k} class={'wrap ' + (classes[k] ?? '')}>{c}</td>)}</tr>)}</tbody></table></div>
+}
