@@ -39,6 +39,7 @@ import (
 	"berth/internal/agent/host"
 	"berth/internal/agent/local"
 	"berth/internal/agent/network"
+	"berth/internal/agent/ship"
 	"berth/internal/agent/task"
 	"berth/internal/claim"
 	"berth/internal/saferoot"
@@ -90,9 +91,10 @@ type Config struct {
 	HostNetworks     map[string]berth.HostNetworkInfo
 	Networks         network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
 	DNS              DNSConfig
-	MinDynamicPort   int    // 0 is berth.MinDynamicPort
-	MaxDynamicPort   int    // 0 is berth.MaxDynamicPort; in the range
-	CgroupParent     string // berth.slice; "-" is none
+	LogSinks         map[string]ship.Config // where output of tasks is sent, by name
+	MinDynamicPort   int                    // 0 is berth.MinDynamicPort
+	MaxDynamicPort   int                    // 0 is berth.MaxDynamicPort; in the range
+	CgroupParent     string                 // berth.slice; "-" is none
 
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec
@@ -197,8 +199,9 @@ type Agent struct {
 	serving  *serving          // what servers may ask
 	networks *network.Networks // nil if this agent makes none
 	dns      *dns.Server       // nil if this agent answers no names
-	execs    running           // commands beside tasks
-	forwards running           // connections to their ports
+	sinks    logSinks
+	execs    running // commands beside tasks
+	forwards running // connections to their ports
 
 	meter     *host.Meter   // measures the machine
 	someEnded chan struct{} // has one element when an allocation has ended
@@ -267,7 +270,7 @@ func New(c Config) (*Agent, error) {
 		}
 		a.c.Networks = c.Networks
 	}
-	if err := a.listenDNS(); err != nil {
+	if err := errors.Join(a.openSinks(), a.listenDNS()); err != nil {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
 	a.loadMeta()
@@ -329,7 +332,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect, a.serveDNS} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect, a.serveDNS, a.shipLogs} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -385,6 +388,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 
 // run has an allocation's runner run.
 func (a *Agent) run(h *held) {
+	a.followLogs(h.alloc)
 	a.wait.Go(func() {
 		_ = h.runner.Run(a.lives) // nil, or the context's own error
 		a.mu.Lock()

@@ -71,6 +71,7 @@ func (d *decoder) client() {
 	d.hostNetworks()
 	d.groupNetworks()
 	d.dns()
+	d.logSinks()
 	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
 	d.collection()
 }

@@ -26,6 +26,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/podman"
+	"berth/internal/agent/ship"
 	"berth/internal/cpuset"
 )
 
@@ -52,6 +53,7 @@ type Config struct {
 	Limits    Limits
 	TLS       TLS
 	DNS       DNS
+	LogSinks  map[string]ship.Config // where output of tasks is sent, by name
 
 	LeaveOnInterrupt bool // leave the cluster on SIGINT
 	LeaveOnTerminate bool // leave the cluster on SIGTERM

@@ -59,6 +59,7 @@ var supported = table{
 	}),
 	"tls":       block(tlsKeys),
 	"dns":       block(dnsKeys),
+	"log_sink":  logSinks,
 	"telemetry": block(telemetryKeys),
 	"server":    block(serverKeys),
 	"client":    block(clientKeys),

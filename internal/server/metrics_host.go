@@ -92,6 +92,7 @@ func (m hostMetrics) Collect(ch chan<- prometheus.Metric) {
 		put(hostCPUSystem, c.System, c.CPU)
 		put(hostCPUIdle, c.Idle, c.CPU)
 	}
+	sinks(m.source, put)
 	seen := map[string]bool{}
 	for _, d := range append(s.DiskStats, *s.AllocDirStats) {
 		if seen[d.Device] {
