@@ -52,7 +52,7 @@ bench/... test/... examples/...
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
 var agentSees = []string{
-	"berth", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot", "internal/streams/connect",
+	"berth", "internal/cron", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot", "internal/streams/connect",
 }
 
 // cliSees is what the command line may import of ours, beside the helpers in

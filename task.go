@@ -228,6 +228,14 @@ type Action struct {
 	Args    []string
 }
 
+// What a task's schedule is made to do: follow the job file, or not. These are
+// the words of the HTTP API.
+const (
+	ScheduleFollow = "scheduled" // the task runs when its schedule says so
+	SchedulePause  = "pause"     // it does not run, whatever its schedule says
+	ScheduleRun    = "run"       // it runs, whatever its schedule says
+)
+
 // TaskSchedule runs a task only at certain times.
 type TaskSchedule struct {
 	Cron *TaskScheduleCron `hcl:"cron"`
@@ -235,7 +243,7 @@ type TaskSchedule struct {
 
 // TaskScheduleCron is a cron schedule.
 type TaskScheduleCron struct {
-	Start    string
-	End      string
-	Timezone string
+	Start    string // cron expression: when the task starts
+	End      string // minute and hour at which it is stopped, the next after the start
+	Timezone string // "" is UTC
 }

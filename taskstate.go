@@ -60,6 +60,9 @@ const (
 	EventDownloading     = "Downloading Artifacts"
 	EventDownloadFailed  = "Failed Artifact Download"
 	EventTemplate        = "Template" // of templates: what they wait for, and that they changed
+	EventPausing         = "Pausing"
+	EventPaused          = "Paused"
+	EventResuming        = "Resuming"
 )
 
 // DetailStartDelay is the detail of an [EventRestarting] that says how long after

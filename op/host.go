@@ -107,6 +107,35 @@ type AllocTarget struct {
 	Query
 }
 
+// PauseQuery asks what a task's schedule is made to do.
+type PauseQuery struct {
+	AllocID string
+	Task    string `query:"task"` // "" is the only one
+	Query
+}
+
+// PauseState answers PauseQuery.
+type PauseState struct {
+	ScheduleState string // berth.ScheduleFollow and its siblings
+}
+
+// PauseAlloc says what a task's schedule is made to do.
+type PauseAlloc struct {
+	AllocID       string
+	Task          string // "" is the only one
+	ScheduleState string // berth.ScheduleFollow and its siblings
+	Write
+}
+
+// Check returns an error if the state is none.
+func (p *PauseAlloc) Check() error {
+	switch p.ScheduleState {
+	case berth.ScheduleFollow, berth.SchedulePause, berth.ScheduleRun:
+		return nil
+	}
+	return berth.Errorf(berth.Invalid, "ScheduleState: unknown state %q: want pause, run or scheduled", berth.Clip(p.ScheduleState, 64))
+}
+
 // ChangeMeta changes the metadata that a node has beside that of its
 // configuration.
 type ChangeMeta struct {
@@ -169,6 +198,11 @@ var (
 	ReadUsage    = define[AllocStatsQuery, AllocUsage]("alloc.stats", "GET /v1/client/allocation/{AllocID}/stats", "", acl.ReadJob, acl.AllocSpace, local)
 	CollectAlloc = define[AllocTarget, Nothing]("alloc.collect", "GET /v1/client/allocation/{AllocID}/gc", "", acl.SubmitJob, acl.AllocSpace, local, anyMethod)
 
+	ReadPause = define[PauseQuery, PauseState]("alloc.pause_state", "GET /v1/client/allocation/{AllocID}/pause", "", acl.ReadJob, acl.AllocSpace, local)
+	PauseTask = define[PauseAlloc, Nothing]("alloc.pause", "PUT /v1/client/allocation/{AllocID}/pause", "", acl.SubmitJob, acl.AllocSpace, local)
+
+	AgentReadPause    = define[PauseQuery, PauseState]("agent.pause_state", "", "Allocations.GetPauseState", acl.Server, acl.NoSpace, agents)
+	AgentPauseTask    = define[PauseAlloc, Nothing]("agent.pause", "", "Allocations.SetPauseState", acl.Server, acl.NoSpace, agents, write)
 	AgentReadHost     = define[NodeTarget, HostStats]("agent.stats", "", "ClientStats.Stats", acl.Server, acl.NoSpace, agents)
 	AgentReadUsage    = define[AllocStatsQuery, AllocUsage]("agent.alloc_stats", "", "Allocations.Stats", acl.Server, acl.NoSpace, agents)
 	AgentCollectNode  = define[NodeTarget, Nothing]("agent.collect", "", "Allocations.GarbageCollectAll", acl.Server, acl.NoSpace, agents)

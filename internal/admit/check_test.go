@@ -565,6 +565,7 @@ var supported = strings.Fields(`
 	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
 	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
+	job.group.task.schedule.cron.start job.group.task.schedule.cron.end job.group.task.schedule.cron.timezone
 	job.group.task.action.name job.group.task.action.command job.group.task.action.args
 	job.group.task.resources.network.mode
 	job.group.task.resources.network.port.name job.group.task.resources.network.port.static job.group.task.resources.network.port.to

@@ -101,6 +101,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 		tat := fmt.Sprintf("%s.task[%s]", at, berth.Clip(t.Name, 64))
 		c.dispatchPayload(tat+".dispatch_payload", j, t.DispatchPayload)
 		c.task(tat, g, t)
+		c.schedule(tat+".schedule", j, t)
 		c.logs(tat+".logs", g, t.LogConfig)
 		c.killTimeout(tat+".kill_timeout", j, g, t)
 		if t.Leader {

@@ -81,7 +81,6 @@ var unsupportedInTask = []unsupported[*berth.Task]{
 	{"identity.extra_claims", func(t *berth.Task) bool {
 		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return len(w.ExtraClaims) > 0 })
 	}, ""},
-	{"schedule", func(t *berth.Task) bool { return t.Schedule != nil }, ""},
 	{"resources.secrets", func(t *berth.Task) bool { return t.Resources.SecretsMB != 0 }, ""},
 }
 

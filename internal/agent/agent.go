@@ -40,6 +40,7 @@ import (
 	"berth/internal/agent/local"
 	"berth/internal/agent/network"
 	"berth/internal/agent/ship"
+	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"
 	"berth/internal/claim"
 	"berth/internal/saferoot"
@@ -117,8 +118,15 @@ type Config struct {
 	GC             GC // when directories of ended allocations are removed
 
 	Supervisor []string // command of a supervisor; nil is this executable with the argument supervise
-	Log        *slog.Logger
+	// SharedBy is how many allocations share a supervisor's process; 0 is
+	// [DefaultShared].
+	SharedBy int
+	Log      *slog.Logger
 }
+
+// DefaultShared is how many allocations share a supervisor's process: few enough
+// that one that is killed takes little with it, docs/decisions/0009.
+const DefaultShared = 16
 
 // defaultCgroup is the parent of the tasks' cgroups.
 const defaultCgroup = "berth.slice"
@@ -195,6 +203,7 @@ type Agent struct {
 	db      *local.DB      // from Run on
 	reports *reporter
 
+	pool     *supervise.Pool // of supervisors; nil: each allocation has one of its own
 	services *registry
 	serving  *serving          // what servers may ask
 	networks *network.Networks // nil if this agent makes none
@@ -273,6 +282,7 @@ func New(c Config) (*Agent, error) {
 	if err := errors.Join(a.openSinks(), a.listenDNS()); err != nil {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
+	a.pool = supervise.NewPool(cmp.Or(c.SharedBy, DefaultShared))
 	a.loadMeta()
 	a.node = a.describe(context.Background())
 	a.meter = host.New(a.dirs.Path(), speed(a.node))
@@ -322,6 +332,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	// What is done for tasks outlives ctx: when the agent ends, the tasks are
 	// let go of in order.
 	lives, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer a.pool.Close()
 	defer a.wait.Wait()
 	defer end()
 	a.lives = lives
@@ -371,7 +382,7 @@ func (a *Agent) restore(records []local.Record) {
 func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 	id := al.ID.String()
 	h := &held{alloc: al, runner: alloc.New(alloc.Config{
-		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Restored: restored, Contacted: a.contacted,
+		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Pool: a.pool, Restored: restored, Contacted: a.contacted,
 		Place: func(dir string) *task.Place {
 			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
 		},

@@ -57,6 +57,7 @@ func (a *Agent) serve() *serving {
 	a.serveHost(s)
 	a.serveCollect(s)
 	a.serveMeta(s)
+	a.servePause(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

@@ -34,6 +34,30 @@ func (a *Agent) Signal(_ context.Context, node berth.NodeID, in *op.SignalAlloc)
 type acts interface {
 	Restart(task string, all bool) error
 	Signal(task, signal string) error
+	Pause(task, state string) error
+	PauseState(task string) (string, error)
+}
+
+// servePause answers what the schedules of tasks are made to do.
+func (a *Agent) servePause(s *serving) {
+	onCall(s, op.AgentPauseTask, func(_ context.Context, q *op.PauseAlloc) (*op.Nothing, error) {
+		r, err := a.runner(a.id, q.AllocID)
+		if err == nil {
+			err = q.Check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, r.Pause(q.Task, q.ScheduleState)
+	})
+	onCall(s, op.AgentReadPause, func(_ context.Context, q *op.PauseQuery) (*op.PauseState, error) {
+		r, err := a.runner(a.id, q.AllocID)
+		if err != nil {
+			return nil, err
+		}
+		state, err := r.PauseState(q.Task)
+		return &op.PauseState{ScheduleState: state}, err
+	})
 }
 
 // runner returns the running allocation that a request is about. A request for

@@ -35,6 +35,21 @@ func (s *Server) hosts() {
 	ofAlloc(s, op.ReadUsage, op.AgentReadUsage, func(q *op.AllocStatsQuery) (string, *op.AllocStatsQuery) {
 		return q.AllocID, &op.AllocStatsQuery{AllocID: q.AllocID, Task: q.Task}
 	})
+	ofAlloc(s, op.ReadPause, op.AgentReadPause, func(q *op.PauseQuery) (string, *op.PauseQuery) {
+		return q.AllocID, &op.PauseQuery{AllocID: q.AllocID, Task: q.Task}
+	})
+	p := add(s, op.PauseTask, func(ctx context.Context, who Caller, in *op.PauseAlloc) (out op.Nothing, m op.Meta, err error) {
+		node, err := s.nodeOf(ctx, op.PauseTask.Info, who, &op.Query{Region: in.Region, Namespace: in.Namespace, AuthToken: in.AuthToken}, in.AllocID)
+		if err == nil {
+			err = in.Check()
+		}
+		if err != nil {
+			return out, m, err
+		}
+		return calledAgent(ctx, s, node, op.AgentPauseTask, &op.PauseAlloc{AllocID: in.AllocID, Task: in.Task, ScheduleState: in.ScheduleState})
+	})
+	p.regional = true
+	s.ofAlloc(p)
 	ofAlloc(s, op.CollectAlloc, op.AgentCollectAlloc, func(q *op.AllocTarget) (string, *op.AllocTarget) {
 		return q.AllocID, &op.AllocTarget{AllocID: q.AllocID}
 	})

@@ -69,6 +69,7 @@ func workCommands() []*command {
 		allocFSCommand(),
 		allocLogsCommand(),
 		allocPortForwardCommand(),
+		allocPauseCommand(),
 		allocRestartCommand(),
 		allocSignalCommand(),
 		allocStopCommand(),
@@ -265,7 +266,6 @@ var aliases = []struct{ name, of string }{
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
 	"":                  "debug ui",
-	"alloc":             "pause",
 	"license":           "get inspect",
 	"monitor":           "export",
 	"node":              "identity intro",

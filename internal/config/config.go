@@ -191,6 +191,7 @@ type Client struct {
 	GCDisk, GCInodes  float64       // percent in use above which such directories are removed
 	GCParallel        int           // removals at a time
 	CgroupParent      string
+	SharedBy          int // how many allocations share a supervisor's process; 0 is the agent's default
 	DisableRemoteExec bool
 	ReservableCores   []uint16 // cores that tasks can reserve; nil: all
 	// ChrootEnv is what tasks with a file tree of their own see of the host, as

@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"berth"
@@ -92,6 +93,9 @@ func chrootEnv(d *decoder, path string, n *node) {
 	d.to.Client.ChrootEnv = all
 }
 
+// maxShared is the most allocations that can share a supervisor's process.
+const maxShared = 1024
+
 // options reads the settings that predate plugin blocks. It is a free map in
 // Nomad, which tools fill with keys of their own, so others are only warned of.
 func options(d *decoder, path string, n *node) {
@@ -127,9 +131,15 @@ func options(d *decoder, path string, n *node) {
 			d.to.Client.UserDeny = names(v)
 		case k == "user.checked_drivers":
 			d.to.Client.UserCheck = names(v)
+		case k == "supervisor.allocations" && v != "":
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 1 || n > maxShared {
+				d.fail(at, "must be an integer of 1 to %d, got %.64q", maxShared, v)
+			}
+			d.to.Client.SharedBy = n
 		case d.dockerOption(at, k, v):
 		case v != "":
-			d.warnf("%s: %s has no effect: only those of docker, driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, user.denylist and user.checked_drivers have",
+			d.warnf("%s: %s has no effect: only those of docker, driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, supervisor.allocations, user.denylist and user.checked_drivers have",
 				d.setAt[at], berth.Clip(at, 100))
 		}
 	}

@@ -38,7 +38,7 @@ func (d *Daemon) newNode() (err error) {
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
 		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS), LogSinks: d.conf.LogSinks,
-		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent,
+		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent, SharedBy: c.SharedBy,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,
 		StopTasksOnExit: d.conf.Dev, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log,

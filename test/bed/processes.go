@@ -20,7 +20,7 @@ import (
 // of those themselves.
 type Process struct {
 	PID   int
-	Alloc string // "" for agents and commands
+	Alloc string // "" for agents and commands; of a supervisor the one it was started for
 	Task  string // "" for agents, commands and supervisors
 	Args  string
 }
@@ -112,12 +112,20 @@ func Tasks(all []Process) map[string][]int {
 	return out
 }
 
-// Supervisors returns the process of each allocation's supervisor.
+// Supervisors returns the process of each allocation's supervisor, which may
+// be that of others too. It is known by the control directories that it has open.
 func Supervisors(all []Process) map[string]int {
 	out := map[string]int{}
 	for _, p := range all {
-		if p.Alloc != "" && p.Task == "" {
-			out[p.Alloc] = p.PID
+		if p.Alloc == "" || p.Task != "" {
+			continue
+		}
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID))
+		for _, fd := range fds {
+			to, _ := os.Readlink(fd)
+			if lock, ok := strings.CutSuffix(to, "/.supervise/lock"); ok {
+				out[filepath.Base(lock)] = p.PID
+			}
 		}
 	}
 	return out

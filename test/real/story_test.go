@@ -270,7 +270,10 @@ func (a *agent) history() string {
 func TestWhatEndedWhileTheAgentWasDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.agent("one", both)
+	a := w.agent("one", both+`
+		client {
+			options { "supervisor.allocations" = "1" }
+		}`)
 	a.joined()
 	gate := filepath.Join(w.Dir, "gate")
 	a.good("job", "run", "-detach", w.file("ends.nomad", group("batch", "ends", `

@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"berth"
@@ -63,6 +64,7 @@ type vital struct {
 	task    *berth.TaskState
 	sidecar bool // runs as long as the main tasks
 	once    bool // runs to its end before or after them
+	paused  bool // is not to run now
 }
 
 // vitalOf returns how a task with the state s bears on health. A task with a
@@ -88,7 +90,7 @@ func (p *healthPolicy) judge(since time.Time, tasks []vital, passing *time.Time,
 		switch s := v.task; {
 		case s.State == berth.TaskDead && s.Failed:
 			return &no, s.FinishedAt, time.Time{}
-		case v.once:
+		case v.once || v.paused:
 		case s.State == berth.TaskDead: // it should have gone on
 			return &no, s.FinishedAt, time.Time{}
 		case s.State != berth.TaskRunning:
@@ -147,8 +149,11 @@ func (r *Runner) watchHealth(now time.Time) (again time.Time) {
 	g := a.Job.Group(a.TaskGroup)
 	// Not decided yet: gather what counts, and judge.
 	var tasks []vital
+	paused := r.paused()
 	for name, s := range r.states() {
-		tasks = append(tasks, vitalOf(g.Task(name), s))
+		v := vitalOf(g.Task(name), s)
+		v.paused = slices.Contains(paused, name)
+		tasks = append(tasks, v)
 	}
 	var passing *time.Time
 	if p.checks {

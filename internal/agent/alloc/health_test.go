@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 			} else {
 				s.StartedAt = at
 			}
-			tasks = append(tasks, vital{s, side, once})
+			tasks = append(tasks, vital{task: s, sidecar: side, once: once})
 		}
 		var passing *time.Time
 		if n := 0; c.checks != "" {

@@ -3,6 +3,7 @@ package alloc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 const (
 	maxRunOver = "allocation exceeded max_run_duration"
 	cutOff     = "stopped: " + task.CutOffReason
+	allPaused  = "Tasks are paused"
 	waiting    = "waiting for preempted allocations to stop"
 	unlinked   = "waiting for servers to say what it is connected with"
 )
@@ -166,6 +168,8 @@ func (r *Runner) because(s berth.ClientStatus) string {
 		return waiting
 	case s == berth.ClientPending && !r.stream.known():
 		return unlinked
+	case s == berth.ClientPending && slices.ContainsFunc(r.tasks, func(t *task.Runner) bool { return t.State().Phase == task.Paused }):
+		return allPaused
 	case s != berth.ClientComplete:
 		return ""
 	}

@@ -23,6 +23,7 @@ type Config struct {
 	Drivers map[string]driver.Driver          // by name
 	Place   func(allocDir string) *task.Place // what the node offers an allocation in that directory
 	Command []string                          // see supervise.OpenDir
+	Pool    *supervise.Pool                   // see supervise.Dir.Share
 
 	Restored  map[string][]byte // what Save was last given for each task; nil for a new allocation
 	Contacted <-chan struct{}   // see task.Config
@@ -350,6 +351,7 @@ func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err
 		_ = dir.Close()
 		return nil, nil, false, fmt.Errorf("control directory: %w", err)
 	}
+	sup.Share(r.c.Pool)
 	if err := r.join(dir); err != nil {
 		_ = errors.Join(sup.Close(), dir.Close())
 		return nil, nil, false, fmt.Errorf("connections: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -30,6 +29,7 @@ type Dir struct {
 	command []string       // of a supervisor, without the allocation's ID
 	control *saferoot.Root // the control directory in the allocation's
 
+	pool     *Pool      // nil: it has a process of its own
 	spawning sync.Mutex // one supervisor at a time
 }
 
@@ -374,29 +374,53 @@ func (d *Dir) ensure(ctx context.Context) error {
 // those by which tests say how a build for tests behaves. Tasks get them not.
 var handedOn = []string{failpoint.Env, "GORACE"}
 
-// spawn starts a supervisor and waits until it listens.
+// spawn has a supervisor listen: one of the pool, or one that is started for it.
 func (d *Dir) spawn() error {
 	Reap()
-	// The supervisor writes to the pipe when it listens, or why it does not.
+	if d.pool != nil {
+		return d.pool.place(d)
+	}
+	ready, _, err := d.begin(false)
+	if err != nil {
+		return err
+	}
+	return listens(ready)
+}
+
+// begin starts a supervisor. It writes to the pipe when it listens, or why it
+// does not. One that is shared takes offers.
+func (d *Dir) begin(share bool) (ready *os.File, h *shared, err error) {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer ready.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		_ = theirs.Close()
-		return err
+	files := []*os.File{nil, nil, nil, theirs}
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		if err != nil {
+			_ = ready.Close()
+			if h != nil {
+				_ = h.offers.Close()
+			}
+		}
+	}()
+	if files[0], err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, nil, err
 	}
-	defer null.Close()
+	files[1] = files[0]
 	// Its log begins with each supervisor, so it cannot grow over restarts.
-	log, err := d.control.OpenFile(fileLog, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		_ = theirs.Close()
-		return err
+	if files[2], err = d.control.OpenFile(fileLog, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return nil, nil, err
 	}
-	defer log.Close()
-	args := append(append([]string(nil), d.command...), d.alloc)
+	if share {
+		ours, far, err := offersPair()
+		if err != nil {
+			return nil, nil, err
+		}
+		h, files = &shared{ours}, append(files, far)
+	}
 	// Nothing else of the agent's environment: it may hold secrets.
 	var env []string
 	for _, name := range handedOn {
@@ -404,28 +428,19 @@ func (d *Dir) spawn() error {
 			env = append(env, name+"="+v)
 		}
 	}
-	p, err := os.StartProcess(d.command[0], args, &os.ProcAttr{
+	p, err := os.StartProcess(d.command[0], append(append([]string(nil), d.command...), d.alloc), &os.ProcAttr{
 		Dir:   d.control.ProcPath(),
 		Env:   append(env, "GOMAXPROCS=2"),
-		Files: []*os.File{null, null, log, theirs},
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // a terminal's signals are not for it
 	})
-	_ = theirs.Close()
 	if err != nil {
-		return fmt.Errorf("start a supervisor: %w", err)
+		return nil, h, fmt.Errorf("start a supervisor: %w", err)
 	}
 	// It is not waited for. Reap collects it when it has ended.
 	children.add(p.Pid)
 	_ = p.Release()
-	_ = ready.SetReadDeadline(time.Now().Add(lockWait + callTime))
-	word, err := io.ReadAll(io.LimitReader(ready, 4096))
-	if err == nil && (string(word) == wordReady || string(word) == wordOther) {
-		return nil
-	}
-	if err == nil {
-		err = fmt.Errorf("%q", word)
-	}
-	return fmt.Errorf("a supervisor does not start: %w", err)
+	return ready, h, nil
 }
 
 // children are the supervisors that this process has started: it has to take

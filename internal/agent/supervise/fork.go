@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"berth"
 	"berth/internal/agent/isolate"
 	"berth/internal/cpuset"
@@ -78,7 +76,7 @@ func (p *proc) fork(st *Start) (err error) {
 // its limits.
 func (p *proc) makeGroup(st *Start) ([]write, error) {
 	if st.Cgroup != "" {
-		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.cgroups, st.controllers())
+		p.group = newCgroup(st.Cgroup, p.s.state.Alloc+"."+p.launch.Task, p.s.h.cgroups, st.controllers())
 	}
 	// Cores are a promise to others, not a need of the task: it runs without.
 	if err := p.group.setCores(st.Cores); err != nil {
@@ -96,9 +94,11 @@ func (p *proc) forkPlain(st *Start, std []uintptr) (int, error) {
 	if u := st.User; u != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
-	pid, err := p.group.fork(attr.Sys, func() (int, error) {
-		return isolate.InNetwork(st.NetNS, func() (int, error) {
-			return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+	pid, err := p.s.h.fork(p.s, func() (int, error) {
+		return p.group.fork(attr.Sys, func() (int, error) {
+			return isolate.InNetwork(st.NetNS, func() (int, error) {
+				return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+			})
 		})
 	})
 	if err != nil {
@@ -139,7 +139,9 @@ func (p *proc) forkIsolated(st *Start, std []uintptr, limits []write) (pid int, 
 		Sys:   &syscall.SysProcAttr{Setsid: true, Cloneflags: st.Isolate.Flags()},
 	}
 	args := append(append([]string(nil), os.Args[:len(os.Args)-1]...), isolate.WordSetup)
-	pid, err = p.group.fork(attr.Sys, func() (int, error) { return syscall.ForkExec("/proc/self/exe", args, attr) })
+	pid, err = p.s.h.fork(p.s, func() (int, error) {
+		return p.group.fork(attr.Sys, func() (int, error) { return syscall.ForkExec("/proc/self/exe", args, attr) })
+	})
 	_, _ = config.Close(), theirs.Close()
 	if err != nil {
 		return 0, fmt.Errorf("start %q in namespaces of its own: %w", st.Command, err)
@@ -161,12 +163,7 @@ func (p *proc) forkIsolated(st *Start, std []uintptr, limits []write) (pid int, 
 		err = apply(limits)
 	}
 	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL)
-		for {
-			if _, e := unix.Wait4(pid, nil, 0, nil); e != unix.EINTR {
-				break
-			}
-		}
+		p.s.h.discard(pid)
 		return 0, err
 	}
 	return pid, nil

@@ -50,7 +50,7 @@ func (s *server) idleTimeout() {
 		return
 	}
 	var here unix.Stat_t
-	gone := unix.Stat(".", &here) == nil && here.Nlink == 0
+	gone := unix.Stat(s.control.ProcPath(), &here) == nil && here.Nlink == 0
 	if !gone && s.save() != nil {
 		s.startIdleTimeout()
 		return

@@ -78,7 +78,10 @@ func (s *server) start(req *request) (*Launch, error) {
 		err = failpoint.Hit("supervise/start")
 	}
 	if err == nil {
-		err = p.fork(req.Start)
+		s.h.count(1)
+		if err = p.fork(req.Start); err != nil {
+			s.h.count(-1)
+		}
 	}
 	if err != nil {
 		s.state.Launches = before
@@ -261,6 +264,7 @@ func (p *proc) finish(exit *Exit) {
 	}
 	timer.Stop()
 
+	p.s.h.count(-1)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	delete(p.s.live, p.launch.Task)
@@ -299,9 +303,7 @@ func (p *proc) rest() (out []process) {
 		}
 	}
 	// Asked after the look: a task that was started meanwhile is known now.
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if len(p.s.live) == 1 {
+	if p.s.h.alone() {
 		out = append(out, left...)
 	}
 	return out

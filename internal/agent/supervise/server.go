@@ -3,14 +3,14 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,9 +30,9 @@ const (
 	terminateMax = 30 * time.Second // for tasks when the supervisor is told to end
 )
 
-// Main is the supervisor process of one allocation. Its working directory is
-// the control directory, its one argument the allocation's ID. It returns the
-// process's exit status.
+// Main is a supervisor process. Its working directory is the control directory of
+// an allocation, its one argument that allocation's ID; see [host] for others. It
+// returns the process's exit status.
 func Main(args []string) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: supervise ALLOCATION, started by an agent in an allocation's "+ControlDir+" directory")
@@ -42,41 +42,33 @@ func Main(args []string) int {
 		return isolate.Main(args[0])
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	s, ready, err := prepare(args[0], log)
-	if err == nil {
-		err = s.listen()
-	}
-	// The agent that started us waits for this word.
-	if ready != nil {
-		if err != nil {
-			fmt.Fprint(ready, err)
-		} else {
-			fmt.Fprint(ready, wordReady)
-		}
-		_ = ready.Close()
-	}
-	// Another supervisor is there already, which is as good.
-	if errors.Is(err, errOther) {
-		return 0
-	}
-	if err == nil {
-		err = s.run()
-	}
+	h, ready, offers, err := newHost(log)
 	if err != nil {
-		log.Error("supervisor ends", "alloc", args[0], "error", err)
+		tell(ready, err) // the agent that started us waits for a word
+		log.Error("supervisor ends", "error", err)
 		return 1
 	}
+	if offers != nil {
+		go h.take(offers)
+	}
+	if err := h.first(args[0], ready); err != nil {
+		log.Error("no supervisor of the allocation", "alloc", args[0], "error", err)
+		if offers == nil {
+			return 1
+		}
+	}
+	h.run()
 	return 0
 }
 
-// server is the supervisor.
+// server is the supervisor of one allocation.
 type server struct {
+	h       *host
 	log     *slog.Logger
 	control *saferoot.Root // the control directory
 	alloc   *saferoot.Root // the allocation's directory
-	lock    *os.File       // held while we live
 	sock    *net.UnixListener
-	cgroups []hierarchy // hierarchies in which groups can be made; those that only limit last
+	closers []io.Closer // what is closed at the end, the lock of the control directory among it
 
 	mu    sync.Mutex
 	state state            // what the control directory is to hold
@@ -94,30 +86,28 @@ type server struct {
 	end    chan struct{} // closed with ending
 }
 
-// prepare makes this process fit to own others.
-func prepare(alloc string, log *slog.Logger) (s *server, ready *os.File, err error) {
-	closeInherited(readyFD)
-	if _, err := unix.FcntlInt(readyFD, unix.F_GETFD, 0); err == nil {
-		unix.CloseOnExec(readyFD)
-		ready = os.NewFile(readyFD, "ready")
+// open makes the server of an allocation, and has it listen. control is the path
+// of its control directory.
+func (h *host) open(control, alloc string, log *slog.Logger) (out *server, err error) {
+	s := &server{h: h, log: log, live: map[string]*proc{}, gone: map[string]uint64{}, end: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			closeAll(s.closers)
+		}
+	}()
+	if s.control, err = saferoot.Open(control); err != nil {
+		return nil, err
 	}
-	os.Clearenv()
-	unix.Umask(0o022)
-	// Processes that tasks leave behind become our children, not init's, so
-	// that they can be found and reaped.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, ready, fmt.Errorf("become subreaper: %w", err)
+	s.closers = append(s.closers, s.control)
+	if s.alloc, err = saferoot.Open(control + "/.."); err != nil {
+		return nil, err
 	}
-	s = &server{log: log, live: map[string]*proc{}, gone: map[string]uint64{}, end: make(chan struct{}), cgroups: hierarchies()}
-	if s.control, err = saferoot.Open("."); err != nil {
-		return nil, ready, err
+	s.closers = append(s.closers, s.alloc)
+	lock, err := s.becomeOnly()
+	if err != nil {
+		return nil, err
 	}
-	if s.alloc, err = saferoot.Open(".."); err != nil {
-		return nil, ready, err
-	}
-	if s.lock, err = s.becomeOnly(); err != nil {
-		return nil, ready, err
-	}
+	s.closers = append(s.closers, lock)
 	old, err := readState(s.control)
 	if err != nil {
 		log.Warn("starts without the launches of its predecessor", "alloc", alloc, "error", err)
@@ -129,13 +119,16 @@ func prepare(alloc string, log *slog.Logger) (s *server, ready *os.File, err err
 			s.state.Launches = append(s.state.Launches, l)
 		}
 	}
-	return s, ready, nil
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // closeInherited closes every file that came with the process but the first
-// three and keep. What Go opened itself is marked to be closed on exec, and
-// what was inherited cannot have been.
-func closeInherited(keep int) {
+// three. What Go opened itself is marked to be closed on exec, and what was
+// inherited cannot have been; what stays was marked by [inherited].
+func closeInherited() {
 	d, err := os.Open("/proc/self/fd")
 	if err != nil {
 		return
@@ -144,7 +137,7 @@ func closeInherited(keep int) {
 	_ = d.Close()
 	for _, n := range names {
 		fd, err := strconv.Atoi(n)
-		if err != nil || fd < 3 || fd == keep {
+		if err != nil || fd < 3 {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
@@ -162,7 +155,7 @@ func (s *server) becomeOnly() (*os.File, error) {
 		if err == nil || !time.Now().Before(end) {
 			return lock, err
 		}
-		if c, err := net.Dial("unix", fileSocket); err == nil {
+		if c, err := net.Dial("unix", s.control.ProcPath()+"/"+fileSocket); err == nil {
 			_ = c.Close()
 			return nil, errOther
 		}
@@ -173,6 +166,7 @@ func (s *server) becomeOnly() (*os.File, error) {
 const (
 	wordReady = "ok"
 	wordOther = "another supervisor is there" // and this one ends
+	wordFull  = "full"                        // another has to be asked
 )
 
 // errOther is the error of a supervisor that is one too many.
@@ -196,23 +190,30 @@ func takeLock(control *saferoot.Root) (*os.File, error) {
 	}
 }
 
-// listen opens the socket. Its path is relative: one from the root may be
-// longer than a socket's address can be.
+// listen opens the socket. Its path is that of the open directory: one from the
+// root may be longer than a socket's address can be.
 func (s *server) listen() error {
 	if err := s.control.RemoveAll(fileSocket); err != nil {
 		return err
 	}
-	old := unix.Umask(0o177)
-	defer unix.Umask(old)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fileSocket, Net: "unix"})
+	path := s.control.ProcPath() + "/" + fileSocket
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
 	s.sock = l
-	return err
+	// Nobody else gets into the control directory, and callers are checked. The
+	// umask is the whole process's.
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = l.Close()
+		return err
+	}
+	return nil
 }
 
-// run serves until nothing is left to do.
+// run serves until nothing is left to do, and lets go of the control directory
+// then.
 func (s *server) run() error {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	// An agent that was killed right after it started us never calls.
 	first := time.AfterFunc(idleAtFirst, func() {
 		s.mu.Lock()
@@ -223,62 +224,20 @@ func (s *server) run() error {
 	defer first.Stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.accept(&wg) })
-	// A child may have ended before the signals were caught.
-	s.reap()
-	for {
-		select {
-		case sig := <-signals:
-			switch sig {
-			case unix.SIGCHLD:
-				s.reap()
-			case unix.SIGTERM:
-				wg.Go(s.terminate)
-			}
-			// The others are meant for a terminal's foreground, which we left.
-		case <-s.end:
-			err := s.sock.Close()
-			wg.Wait()
-			s.mu.Lock()
-			if s.lease.timer != nil {
-				_ = s.lease.timer.Close()
-			}
-			s.mu.Unlock()
-			return err
-		}
-	}
-}
-
-// reap takes the status of every child that ended. A task is killed with all
-// its processes before its own number is free for others.
-func (s *server) reap() {
+	<-s.end
+	err := s.sock.Close()
+	wg.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		// si_pid follows three ints, aligned as a pointer is.
-		const at = 8 + unsafe.Sizeof(uintptr(0))
-		pid := int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), at)))
-		if err != nil || pid == 0 {
-			return
-		}
-		// Not reaped yet, its number cannot be another's, so the whole process
-		// group can be killed by it.
-		p := s.byPID(pid)
-		if p != nil {
-			_ = unix.Kill(-pid, unix.SIGKILL)
-		}
-		var status unix.WaitStatus
-		if _, err := unix.Wait4(pid, &status, 0, nil); err != nil && err != unix.EINTR {
-			return
-		}
-		if p != nil {
-			p.ended(status)
-		}
+	if s.idle != nil {
+		s.idle.Stop()
 	}
+	if s.lease.timer != nil {
+		_ = s.lease.timer.Close()
+	}
+	slices.Reverse(s.closers) // the lock first, while the directory is open
+	closeAll(s.closers)
+	return err
 }
 
 // byPID returns the running task whose first process has that number, nil if

@@ -78,6 +78,10 @@ func newAlloc(t *testing.T, under ...string) *alloc {
 	a := &alloc{t: t, id: rand.Text(), path: path}
 	a.open()
 	t.Cleanup(func() {
+		if t.Failed() {
+			said, _ := os.ReadFile(filepath.Join(path, ControlDir, fileLog))
+			t.Logf("the last supervisor says: %s", said)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := a.EndAll(ctx, time.Second); err != nil {

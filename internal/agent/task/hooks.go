@@ -122,7 +122,7 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	for name, present := range map[string]bool{
 		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
 		"secret":     len(t.Secrets) > 0,
-		"csi_plugin": t.CSIPluginConfig != nil, "schedule": t.Schedule != nil,
+		"csi_plugin": t.CSIPluginConfig != nil,
 	} {
 		if present {
 			ps.Addf("task["+t.Name+"]."+name, "is not supported by this agent")

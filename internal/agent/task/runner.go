@@ -102,7 +102,22 @@ func (r *Runner) State() State {
 func (r *Runner) Update(a *op.Alloc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	scheduled := func(a *op.Alloc) bool { return a.Job.Group(a.TaskGroup).Task(r.c.Name).Schedule != nil }
+	changed := scheduled(a) || scheduled(r.alloc)
 	r.alloc = a
+	if changed {
+		r.askSchedule()
+	}
+}
+
+// askSchedule has Run look at the schedule, which may be another than before. The
+// caller holds mu.
+func (r *Runner) askSchedule() {
+	r.inbox = append(r.inbox, Schedule{})
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Kill orders the task to end.
@@ -172,7 +187,7 @@ func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
 	r.mu.Unlock()
 	t := a.Job.Group(a.TaskGroup).Task(r.c.Name)
 	return a, t, &Spec{
-		JobType: a.Job.Type, Once: t.Lifecycle != nil && !t.Sidecar(), Sidecar: t.Sidecar(), Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay,
+		JobType: a.Job.Type, Once: t.Lifecycle != nil && !t.Sidecar(), Sidecar: t.Sidecar(), Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay, Window: windowOf(t),
 	}
 }
 
@@ -211,6 +226,8 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.post(Alarm{})
 		case <-l.retry():
 			l.save()
+		case <-l.window():
+			r.post(Schedule{})
 		case <-l.renewal():
 			l.renewing = true
 			l.background(l.renew)

@@ -20,6 +20,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/cron"
 )
 
 // Phase is where a task stands. [berth.TaskState] shows less of it.
@@ -35,6 +36,7 @@ const (
 	Delaying  Phase = "delaying"  // it is to be stopped when its shutdown delay is over
 	Stopping  Phase = "stopping"  // it has been asked to end
 	Waiting   Phase = "waiting"   // for its restart
+	Paused    Phase = "paused"    // until its schedule, or somebody, lets it run
 	Dead      Phase = "dead"      // it never runs again
 )
 
@@ -51,6 +53,8 @@ type State struct {
 	Again  bool      `json:",omitempty"` // it is stopped in order to be started again
 	Unfit  bool      `json:",omitempty"` // it is stopped because it does not work, which counts as its failure
 	Begun  time.Time `json:",omitzero"`  // when the agent took it up; kept over restarts
+	Pause  bool      `json:",omitempty"` // it is stopped in order to be paused
+	Order  string    `json:",omitempty"` // what its schedule is made to do, as in berth.ScheduleFollow; "" is to be followed
 	Round  uint64    `json:",omitempty"` // of the newest restart of the whole allocation that it took part in
 	Up     bool      `json:",omitempty"` // it ran in this round
 
@@ -76,6 +80,7 @@ type Spec struct {
 	KillSignal    string        // "" is SIGINT
 	KillTimeout   time.Duration // from the signal to the kill
 	ShutdownDelay time.Duration // from the order to the signal
+	Window        *cron.Window  // when it may run; nil is always
 }
 
 // ends reports whether the task may end: of a stream job, servers decide
@@ -134,6 +139,8 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		st.tell(e)
 	case Renewed:
 		st.renewed(e)
+	case Schedule:
+		st.schedule(e)
 	}
 	return st.State, st.actions
 }
@@ -183,6 +190,10 @@ func (s *step) begin(e Begin) {
 // again those that say why count. Again after a restart of the agent, it is
 // not told either.
 func (s *step) prepare(tell bool) {
+	if held, why := s.held(); held {
+		s.paused(why)
+		return
+	}
 	s.Phase, s.Until, s.State.Again = Preparing, time.Time{}, false
 	if tell && s.Launch == 0 {
 		s.note(berth.NewTaskEvent(berth.EventTaskSetup, s.now))
@@ -199,6 +210,8 @@ func (s *step) prepared() {
 		s.killed()
 	case s.State.Again: // others may have to start first now
 		s.prepare(true)
+	case s.State.Pause:
+		s.resumeOrPause()
 	default:
 		s.Phase = Starting
 		s.Launch++
@@ -217,11 +230,12 @@ func (s *step) started(handle []byte, at time.Time) {
 	switch {
 	case s.Kill != nil:
 		s.stop(s.Kill.NoDelay)
-	case s.State.Again:
+	case s.State.Again, s.State.Pause:
 		s.Phase = Stopping
 		s.askToEnd()
 	default:
 		s.Up = true
+		s.schedule(Schedule{})
 	}
 }
 
@@ -247,6 +261,9 @@ func (s *step) restore() {
 	case Waiting:
 		s.release()
 		s.do(DoAlarm{s.Until})
+	case Paused:
+		s.release()
+		s.schedule(Schedule{}) // its time may have come meanwhile
 	case Dead:
 		s.release()
 	}
@@ -275,6 +292,8 @@ func (s *step) found(e Found) {
 		s.Launch, s.Handle = e.Launch, e.Handle
 		s.do(DoWait{})
 		switch s.Phase {
+		case Running:
+			s.schedule(Schedule{})
 		case Delaying:
 			s.do(DoAlarm{s.Until})
 		case Stopping:
@@ -337,6 +356,9 @@ func (s *step) exited(x *driver.Exit) {
 	switch {
 	case s.Kill != nil:
 		s.killed()
+	case s.State.Pause:
+		s.State.Again, s.Unfit = false, false
+		s.resumeOrPause()
 	case s.State.Again:
 		s.restartNow("asked for")
 	case s.Unfit:
@@ -357,6 +379,9 @@ func (s *step) failed(typ, why string, recoverable bool) {
 		return
 	case s.State.Again: // its start was cancelled for that
 		s.prepare(true)
+		return
+	case s.State.Pause:
+		s.resumeOrPause()
 		return
 	}
 	s.note(failureEvent(typ, s.now, why))
@@ -424,13 +449,13 @@ func (s *step) order(k Kill) {
 		return
 	}
 	// From here on the task is not started again, whatever was asked before.
-	s.Kill, s.State.Again, s.Unfit = &k, false, false
+	s.Kill, s.State.Again, s.State.Pause, s.Unfit = &k, false, false, false
 	if k.Event != "" {
 		s.note(becauseEvent(k.Event, s.now, k.Reason))
 	}
 	s.note(killingEvent(s.now, k.Reason, s.spec.KillTimeout))
 	switch s.Phase {
-	case Pending, Waiting:
+	case Pending, Waiting, Paused:
 		s.killed()
 	// Whether the start was still stopped shows in its answer.
 	case Preparing, Starting:
@@ -463,7 +488,7 @@ func (s *step) killed() {
 
 // dead ends the task for good. failed is what servers judge the allocation by.
 func (s *step) dead(failed bool) {
-	s.Phase, s.Until, s.Handle, s.State.Again, s.Unfit = Dead, time.Time{}, nil, false, false
+	s.Phase, s.Until, s.Handle, s.State.Again, s.State.Pause, s.Unfit = Dead, time.Time{}, nil, false, false, false
 	s.Task.State, s.Task.FinishedAt = berth.TaskDead, s.now
 	s.Task.Failed = failed
 }

@@ -46,6 +46,7 @@ func (s *step) round(e Again) {
 	case Looking, Preparing, Starting:
 		s.State.Again = true
 		s.do(DoCancel{})
+	case Paused: // it takes part when it is let run
 	case Running:
 		s.Phase, s.State.Again = Stopping, true
 		s.askToEnd()

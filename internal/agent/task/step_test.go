@@ -15,6 +15,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/cron"
 )
 
 var update = flag.Bool("update", false, "rewrite the stories' outcomes")
@@ -185,6 +186,13 @@ func readSpec(t *testing.T, s *Spec, words []string) {
 			s.Restart.Delay = duration(t, v)
 		case "mode":
 			s.Restart.Mode = v
+		case "window": // minutes after 13:00; stories begin at 13:46:40
+			from, to, _ := strings.Cut(v, "-")
+			w, err := cron.NewWindow(&berth.TaskScheduleCron{Start: from + " 13 * * *", End: to + " 13"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Window = w
 		case "kill_timeout":
 			s.KillTimeout = duration(t, v)
 		case "kill_signal":
@@ -245,6 +253,8 @@ func readEvent(t *testing.T, words []string) Event {
 		return Again{Reason: "asked for all", Round: uint64(number())}
 	case "signal":
 		return Signal{Name: rest, Reason: "asked for"}
+	case "schedule":
+		return Schedule{Order: rest}
 	}
 	t.Fatalf("event %q", words)
 	return nil
@@ -328,6 +338,7 @@ func TestNoOrderOfEventsBreaksATask(t *testing.T) {
 			Begin{}, Begin{Adopt: true}, Restore{}, Found{Launch: 1}, Found{Launch: 2}, Found{Launch: 9}, NotFound{}, Lost{}, Lost{Reboot: true},
 			Prepared{}, PrepareFailed{}, PrepareFailed{Recoverable: true}, Started{}, StartFailed{}, StartFailed{Recoverable: true},
 			Exited{}, Exited{driver.Exit{Code: 1}}, Alarm{}, Order{Kill{}}, Order{Kill{NoDelay: true}}, Again{}, Again{Round: 1}, Again{Round: 2}, Signal{Name: "SIGHUP"},
+			Schedule{}, Schedule{Order: "pause"}, Schedule{Order: "run"}, Schedule{Order: "scheduled"},
 		}
 		var s State
 		now := time.Unix(1000, 0)

@@ -73,6 +73,9 @@ type (
 		Failed bool
 		Round  uint64 // of a restart of the whole allocation, which ended tasks take part in; 0 is none
 	}
+	// Schedule says that its schedule may want something else now, or, with an
+	// Order, what it is made to do.
+	Schedule struct{ Order string }
 	// Note adds to its history, before it is started for the first time.
 	Note struct{ Type, Message string }
 	// Signal tells it to be signalled.
@@ -97,6 +100,7 @@ func (Again) event()         {}
 func (Signal) event()        {}
 func (Renewed) event()       {}
 func (Note) event()          {}
+func (Schedule) event()      {}
 
 // Action is something to be done about a task. Each of the first four is
 // answered by an event.

@@ -20,7 +20,7 @@ var groupInPlace = map[string]bool{
 // allocations.
 var taskInPlace = map[string]bool{
 	"Constraints": true, "Affinities": true, "Services": true, "RestartPolicy": true, "KillTimeout": true, "KillSignal": true,
-	"ShutdownDelay": true, "ScalingPolicies": true, "Actions": true,
+	"ShutdownDelay": true, "ScalingPolicies": true, "Actions": true, "Schedule": true,
 }
 
 // mustReplace reports whether an allocation of one version of a group must be

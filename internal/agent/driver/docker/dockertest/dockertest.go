@@ -241,6 +241,16 @@ func (e *Engine) Import(ctx context.Context, name string, files []byte) error {
 	return errors.Join(err, out.Close())
 }
 
+// Containers lists the names of an engine's containers, also of those that have
+// ended.
+func Containers(ctx context.Context, c *client.Client) (out []string, err error) {
+	list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+	for _, x := range list.Items {
+		out = append(out, x.Names...)
+	}
+	return out, err
+}
+
 // Program is the path of the program in [Image].
 const Program = "/bin/task"
 

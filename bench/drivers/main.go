@@ -1,0 +1,419 @@
+// Command drivers measures what tasks cost a node, by driver: what an idle task
+// takes of memory, threads and processor time besides its own process, and how
+// many tasks a node starts in a second. Beside them are a plain fork and docker
+// run. It needs root, bin/berth, and for docker an engine; see docs/performance.md.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var b bench
+	flag.StringVar(&b.berth, "berth", "bin/berth", "the program that is measured")
+	flag.IntVar(&b.idle, "idle", 200, "idle tasks of raw_exec and exec")
+	flag.IntVar(&b.idleDocker, "idle-docker", 20, "idle tasks of docker")
+	flag.IntVar(&b.starts, "starts", 200, "short tasks of raw_exec and exec")
+	flag.IntVar(&b.startsDocker, "starts-docker", 20, "short tasks of docker")
+	flag.IntVar(&b.shared, "shared", 0, "allocations that share a supervisor's process; 0 is the default")
+	flag.StringVar(&b.drivers, "drivers", "raw_exec,exec,docker", "drivers to measure")
+	flag.Parse()
+	if err := b.run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// bench is one run.
+type bench struct {
+	berth, drivers       string
+	idle, idleDocker     int
+	starts, startsDocker int
+	shared               int
+
+	dir   string
+	addr  string // http://…
+	agent *exec.Cmd
+}
+
+// image is made of one static program, so that nothing is pulled.
+const image = "berth-bench:1"
+
+// run measures everything and prints two tables.
+func (b *bench) run() (err error) {
+	if b.berth, err = filepath.Abs(b.berth); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "berth-bench"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	docker := strings.Contains(b.drivers, "docker")
+	if docker {
+		if err := b.makeImage(); err != nil {
+			return fmt.Errorf("image for docker: %w", err)
+		}
+		defer func() { _ = exec.Command("docker", "image", "rm", "-f", image).Run() }()
+	}
+	if err := b.start(); err != nil {
+		return err
+	}
+	defer b.stop()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	go func() {
+		<-interrupted
+		b.stop()
+		os.Exit(1)
+	}()
+	fmt.Printf("| idle task of | processes of ours | own memory | threads | CPU |\n|---|---|---|---|---|\n")
+	for _, d := range strings.Split(b.drivers, ",") {
+		if err := b.measureIdle(d); err != nil {
+			return fmt.Errorf("idle tasks of %s: %w", d, err)
+		}
+	}
+	fmt.Printf("\n| started and ended | tasks | per second |\n|---|---|---|\n")
+	for _, d := range strings.Split(b.drivers, ",") {
+		n := b.starts
+		if d == "docker" {
+			n = b.startsDocker
+		}
+		took, err := b.measureStarts(d, n)
+		if err != nil {
+			return fmt.Errorf("starts of %s: %w", d, err)
+		}
+		row(d, n, took)
+	}
+	begin := time.Now()
+	for range b.starts {
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			return err
+		}
+	}
+	row("plain fork", b.starts, time.Since(begin))
+	if docker {
+		begin = time.Now()
+		for range b.startsDocker {
+			if out, err := exec.Command("docker", "run", "--rm", "--network", "none", image, "true").CombinedOutput(); err != nil {
+				return fmt.Errorf("docker run: %w: %s", err, out)
+			}
+		}
+		row("docker run", b.startsDocker, time.Since(begin))
+	}
+	return nil
+}
+
+// row prints a row of the second table.
+func row(what string, n int, took time.Duration) {
+	fmt.Printf("| %s | %d | %.1f |\n", what, n, float64(n)/took.Seconds())
+}
+
+// makeImage makes an image of a static shell.
+func (b *bench) makeImage() error {
+	src := filepath.Join(b.dir, "true.go")
+	prog := "package main\n\nimport (\n\t\"os\"\n\t\"time\"\n)\n\nfunc main() {\n\tif len(os.Args) > 1 {\n\t\ttime.Sleep(1000 * time.Hour)\n\t}\n}\n"
+	if err := os.WriteFile(src, []byte(prog), 0o644); err != nil {
+		return err
+	}
+	root := filepath.Join(b.dir, "root", "bin")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(root, "true"), src)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	tar := exec.Command("tar", "-c", "-C", filepath.Dir(root), ".")
+	load := exec.Command("docker", "import", "-c", "ENV PATH=/bin", "-", image)
+	var err error
+	if load.Stdin, err = tar.StdoutPipe(); err != nil {
+		return err
+	}
+	if err := tar.Start(); err != nil {
+		return err
+	}
+	out, err := load.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return tar.Wait()
+}
+
+// start starts the agent and waits until its node is ready.
+func (b *bench) start() error {
+	var ports [3]int
+	var held []net.Listener
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		held = append(held, l)
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	for _, l := range held {
+		_ = l.Close()
+	}
+	b.addr = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	options := ""
+	if b.shared > 0 {
+		options = fmt.Sprintf("options { \"supervisor.allocations\" = \"%d\" }", b.shared)
+	}
+	conf := fmt.Sprintf(`
+data_dir = %q
+ports {
+  http = %d
+  rpc  = %d
+  serf = %d
+}
+server {
+  enabled          = true
+  bootstrap_expect = 1
+}
+client {
+  enabled           = true
+  network_interface = "lo"
+  cgroup_parent     = "berthbench.slice"
+  memory_total_mb   = 1000000
+  cpu_total_compute = 1000000
+  disk_total_mb     = 10000000
+  gc_max_allocs     = 100000
+  %s
+}
+plugin "raw_exec" {
+  config { enabled = true }
+}
+`, filepath.Join(b.dir, "data"), ports[0], ports[1], ports[2], options)
+	file := filepath.Join(b.dir, "agent.hcl")
+	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(b.dir, "agent.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	b.agent = exec.Command(b.berth, "agent", "-config", file)
+	b.agent.Stdout, b.agent.Stderr = log, log
+	if err := b.agent.Start(); err != nil {
+		return err
+	}
+	return until("the node is ready", func() bool {
+		var nodes []struct {
+			Status  string
+			Drivers map[string]struct{ Healthy bool }
+		}
+		if b.get("/v1/nodes", &nodes) != nil || len(nodes) != 1 || nodes[0].Status != "ready" {
+			return false
+		}
+		for _, d := range strings.Split(b.drivers, ",") {
+			if !nodes[0].Drivers[d].Healthy {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// stop purges what is left, and ends the agent.
+func (b *bench) stop() {
+	_ = b.call("DELETE", "/v1/job/bench?purge=true", nil, nil)
+	_ = until("all tasks have ended", func() bool { return len(b.supervisors()) == 0 })
+	_ = b.agent.Process.Signal(syscall.SIGTERM)
+	_ = b.agent.Wait()
+}
+
+// until waits until something holds.
+func until(what string, holds func() bool) error {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return nil
+		}
+	}
+	return fmt.Errorf("not within 5 minutes: %s", what)
+}
+
+// call makes a request of the agent.
+func (b *bench) call(method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequest(method, b.addr+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || out == nil || resp.StatusCode != http.StatusOK {
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", resp.Status, text)
+		}
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// get reads from the agent.
+func (b *bench) get(path string, out any) error { return b.call("GET", path, nil, out) }
+
+// job registers n tasks of a driver, that sleep or end at once.
+func (b *bench) job(typ, driver string, n int, sleep bool) error {
+	config := map[string]any{"command": "/bin/true"}
+	switch {
+	case driver == "docker" && sleep:
+		config = map[string]any{"image": image, "command": "true", "args": []string{"sleep"}, "network_mode": "none"}
+	case driver == "docker":
+		config = map[string]any{"image": image, "command": "true", "network_mode": "none"}
+	case sleep:
+		config = map[string]any{"command": "/bin/sleep", "args": []string{"100000"}}
+	}
+	task := map[string]any{"Name": "t", "Driver": driver, "Config": config, "Resources": map[string]any{"CPU": 10, "MemoryMB": 16}}
+	group := map[string]any{"Name": "g", "Count": n, "Tasks": []any{task}, "EphemeralDisk": map[string]any{"SizeMB": 150}}
+	job := map[string]any{"ID": "bench", "Name": "bench", "Type": typ, "Datacenters": []string{"*"}, "TaskGroups": []any{group}}
+	return b.call("PUT", "/v1/jobs", map[string]any{"Job": job}, nil)
+}
+
+// have waits until n allocations of the job have a status.
+func (b *bench) have(n int, status string) error {
+	return until(fmt.Sprintf("%d allocations are %s", n, status), func() bool {
+		var allocs []struct{ ClientStatus string }
+		if b.get("/v1/job/bench/allocations", &allocs) != nil {
+			return false
+		}
+		found := 0
+		for _, a := range allocs {
+			if a.ClientStatus == status {
+				found++
+			}
+		}
+		return found == n
+	})
+}
+
+// purge removes the job and waits until nothing of it is left.
+func (b *bench) purge() error {
+	if err := b.call("DELETE", "/v1/job/bench?purge=true", nil, nil); err != nil {
+		return err
+	}
+	return until("nothing of the job is left", func() bool {
+		var allocs []json.RawMessage
+		_ = b.call("PUT", "/v1/system/gc", nil, nil)
+		return b.get("/v1/job/bench/allocations", &allocs) == nil && len(allocs) == 0 && len(b.supervisors()) == 0
+	})
+}
+
+// measureIdle prints what idle tasks cost.
+func (b *bench) measureIdle(driver string) error {
+	n := b.idle
+	if driver == "docker" {
+		n = b.idleDocker
+	}
+	agent := procOf(b.agent.Process.Pid)
+	if err := b.job("service", driver, n, true); err != nil {
+		return err
+	}
+	if err := b.have(n, "running"); err != nil {
+		return err
+	}
+	time.Sleep(5 * time.Second) // what starting them took is not counted
+	const span = 20 * time.Second
+	before := b.ticks()
+	time.Sleep(span)
+	ticks := b.ticks() - before
+	var own, threads float64
+	pids := b.supervisors()
+	for _, pid := range pids {
+		p := procOf(pid)
+		own, threads = own+p.anon, threads+p.threads
+	}
+	grown := procOf(b.agent.Process.Pid)
+	f := float64(n)
+	fmt.Printf("| %s (%d) | %d | %.2f MiB, and %.2f MiB more in the agent | %.2f | %.3f %% of a core |\n", driver, n, len(pids),
+		own/1024/f, (grown.anon-agent.anon)/1024/f, threads/f, float64(ticks)/span.Seconds()/f)
+	return b.purge()
+}
+
+// measureStarts measures how long it takes from a job until its short tasks have
+// ended.
+func (b *bench) measureStarts(driver string, n int) (time.Duration, error) {
+	begin := time.Now()
+	if err := b.job("batch", driver, n, false); err != nil {
+		return 0, err
+	}
+	if err := b.have(n, "complete"); err != nil {
+		return 0, err
+	}
+	took := time.Since(begin)
+	return took, b.purge()
+}
+
+// supervisors lists the supervisors of this run's agent.
+func (b *bench) supervisors() (out []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		args, _ := os.ReadFile(proc + "/cmdline")
+		cwd, _ := os.Readlink(proc + "/cwd")
+		if bytes.Contains(args, []byte("\x00supervise\x00")) && strings.HasPrefix(cwd, b.dir+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(proc))
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// usage is what a process has; memory is in KiB.
+type usage struct{ anon, threads float64 }
+
+// procOf reads /proc/PID/status.
+func procOf(pid int) (u usage) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.ParseFloat(f[1], 64)
+		switch f[0] {
+		case "RssAnon:":
+			u.anon = n
+		case "Threads:":
+			u.threads = n
+		}
+	}
+	return u
+}
+
+// ticks returns the processor time of the agent and its supervisors in hundredths
+// of a second.
+func (b *bench) ticks() (sum int) {
+	for _, pid := range append(b.supervisors(), b.agent.Process.Pid) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if f := strings.Fields(rest); len(f) > 12 {
+			user, _ := strconv.Atoi(f[11])
+			system, _ := strconv.Atoi(f[12])
+			sum += user + system
+		}
+	}
+	return sum
+}
