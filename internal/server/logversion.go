@@ -3,8 +3,10 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"berth"
 	"berth/internal/consensus"
@@ -73,6 +75,11 @@ func (s *Server) allow(what string, version int) error {
 		return berth.Errorf(berth.Unavailable, "cannot check that all servers support %s: %w", what, err)
 	}
 	var lacking []string
+	for _, k := range s.joining.all() {
+		if !slices.ContainsFunc(list, func(o serverVersion) bool { return o.ID == k.ID }) {
+			list = append(list, k)
+		}
+	}
 	for _, k := range list {
 		if k.logVersion < version {
 			lacking = append(lacking, k.tooOld(what, version))
@@ -111,15 +118,59 @@ func (s *Server) mixedVersions() bool {
 	return err != nil || slices.ContainsFunc(list, func(k serverVersion) bool { return k.seen && k.logVersion != codec.LogVersion })
 }
 
+// joining holds the servers that are being added to the Raft configuration, from
+// before the log is asked for its log version until they are in the
+// configuration. Between the two a command of a newer log version could be
+// proposed that such a server does not understand.
+type joining struct {
+	mu      sync.Mutex
+	servers map[string]serverVersion // by ID
+}
+
+// add makes a server count for the log version.
+func (j *joining) add(m gossip.Member) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.servers == nil {
+		j.servers = map[string]serverVersion{}
+	}
+	j.servers[m.ID] = serverVersion{
+		Peer: consensus.Peer{ID: m.ID, Address: m.RPC}, name: m.Name, build: cmp.Or(m.Berth, m.Build), logVersion: max(m.LogVersion, 1), seen: true,
+	}
+}
+
+// keep forgets the servers that the function does not want.
+func (j *joining) keep(wanted func(id string) bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id := range j.servers {
+		if !wanted(id) {
+			delete(j.servers, id)
+		}
+	}
+}
+
+// all returns the servers that are being added, by ID.
+func (j *joining) all() []serverVersion {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.SortedFunc(maps.Values(j.servers), func(a, b serverVersion) int { return cmp.Compare(a.ID, b.ID) })
+}
+
 // tooOldToJoin reports whether a server that wants to join is too old for the
-// log: it would stop at the first command that it does not understand. Logged
-// once.
-func (s *Server) tooOldToJoin(m gossip.Member) bool {
-	need := s.store.Snapshot().LogVersion
+// log: it would stop at the first command that it does not understand, whether
+// that is committed already or on its way. Logged once. A server that may join
+// counts for the log version from now on.
+func (s *Server) tooOldToJoin(log interface{ Tip() *state.Snapshot }, m gossip.Member) bool {
+	// In this order: a command of a newer log version is either in the tip, or
+	// is refused because of this server.
+	s.joining.add(m)
+	need := log.Tip().LogVersion
 	if max(m.LogVersion, 1) >= need {
 		delete(s.tooOld, m.ID)
 		return false
 	}
+	s.joining.keep(func(id string) bool { return id != m.ID })
 	if !s.tooOld[m.ID] {
 		if s.tooOld == nil {
 			s.tooOld = map[string]bool{}

@@ -263,6 +263,11 @@ func (s *Server) reconcile(ctx context.Context) {
 	for _, p := range peers {
 		known[p.ID] = p
 	}
+	alive := s.alive(s.config.Region)
+	s.joining.keep(func(id string) bool {
+		_, member := known[id]
+		return !member && slices.ContainsFunc(alive, func(m gossip.Member) bool { return m.ID == id })
+	})
 	for _, m := range s.config.Cluster.Members.Members() {
 		if m.Region != s.config.Region || m.ID == "" {
 			continue
@@ -276,7 +281,7 @@ func (s *Server) reconcile(ctx context.Context) {
 			// acknowledged.
 			was := s.previousID(m, peers)
 			s.changeRaft(ctx, "a server came back without its data; its old ID is removed", m.Name, func(ctx context.Context) error { return s.consensus.Remove(ctx, was) })
-		case m.Status == gossip.Alive && m.RPC != "" && !member && s.tooOldToJoin(m):
+		case m.Status == gossip.Alive && m.RPC != "" && !member && s.tooOldToJoin(t, m):
 		case m.Status == gossip.Alive && m.RPC != "" && !member:
 			s.changeRaft(ctx, "a server joins", m.Name, func(ctx context.Context) error { return s.consensus.AddNonvoter(ctx, now) })
 		case m.Status == gossip.Alive && m.RPC != "" && p.Address != m.RPC:

@@ -138,6 +138,7 @@ type Server struct {
 	pilot       atomic.Pointer[autopilot.Autopilot] // nil: this server does not lead
 	cluster     state.ClusterID                     // the last one announced to the peers; meet owns it
 	tooOld      map[string]bool                     // IDs of servers too old to join, already logged; meet owns it
+	joining     joining                             // servers that are being added to the Raft configuration
 }
 
 // New opens the data folder and returns a server. Nothing runs yet. The folder

@@ -106,7 +106,7 @@ func (b *Broker) rebuild(s *state.Snapshot) {
 	b.paused = s.SchedulerConfig().PauseEvalBroker
 	now := time.Now()
 	for e := range s.OpenEvals(berth.EvalPending) {
-		b.held.note(s, e)
+		b.held.note(s, e, now)
 	}
 	for e := range s.OpenEvals(berth.EvalPending) {
 		b.add(s, e, now)
@@ -242,7 +242,7 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 // eval takes over a change of an evaluation from old to e: it ends, waits for
 // capacity, or joins the queue.
 func (b *Broker) eval(s *state.Snapshot, old, e *berth.Eval, now time.Time) {
-	b.held.note(s, e)
+	b.held.note(s, e, now)
 	if e.Terminal() {
 		b.notify(b.recent.end(e))
 	}

@@ -22,7 +22,7 @@ type quarantine struct {
 }
 
 // note follows a change of an evaluation.
-func (q quarantines) note(s *state.Snapshot, e *berth.Eval) {
+func (q quarantines) note(s *state.Snapshot, e *berth.Eval, now time.Time) {
 	k := e.Key()
 	if e.Terminal() {
 		if q[k].next == e.ID {
@@ -34,7 +34,7 @@ func (q quarantines) note(s *state.Snapshot, e *berth.Eval) {
 		return
 	}
 	if failed := s.Eval(e.PreviousEval); failed != nil && failed.Failure == berth.FailureTooMuchWork {
-		q[k] = quarantine{e.ID, time.Unix(0, e.WaitUntil)}
+		q[k] = quarantine{e.ID, dueAt(e, now)}
 	}
 }
 

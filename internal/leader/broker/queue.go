@@ -103,8 +103,8 @@ func (q *Queue) AddAfter(e *berth.Eval, after, now time.Time) {
 		it = &item{eval: e, priority: e.Priority, enqueued: now}
 		q.items[e.ID] = it
 		due := after
-		if e.WaitUntil != 0 && time.Unix(0, e.WaitUntil).After(due) {
-			due = time.Unix(0, e.WaitUntil)
+		if d := dueAt(e, now); d.After(due) {
+			due = d
 		}
 		if due.After(now) {
 			it.state = itemDelayed
@@ -113,6 +113,22 @@ func (q *Queue) AddAfter(e *berth.Eval, after, now time.Time) {
 		}
 		q.enqueue(it)
 	}
+}
+
+// dueAt returns when an evaluation that waits for a time is due, zero if it does
+// not wait. Where the clock says that this is later than when the evaluation was
+// created, the clock was put back, or is not that of the server which created
+// the evaluation: then it waits as long as it was meant to, from now. What comes
+// of adding to now does not change when the clock does.
+func dueAt(e *berth.Eval, now time.Time) time.Time {
+	if e.WaitUntil == 0 {
+		return time.Time{}
+	}
+	wait := time.Unix(0, e.WaitUntil).Sub(now)
+	if meant := time.Duration(e.WaitUntil - e.CreateTime); e.CreateTime != 0 && meant >= 0 {
+		wait = min(wait, meant)
+	}
+	return now.Add(wait)
 }
 
 // Hasten makes an evaluation that waits for a time due at once.

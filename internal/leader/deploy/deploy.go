@@ -47,11 +47,12 @@ type Controller struct {
 // watch is what is remembered of one deployment.
 type watch struct {
 	id            berth.DeploymentID
-	at            time.Time // when it is looked at again at the latest
-	place         int       // in alarms
-	stepped       time.Time // when its last step was asked for
-	nextSearch    time.Time // when its allocations are next searched for ones without a health report
-	obsoleteSince time.Time // when it was first seen that its job no longer needs it; zero if it does
+	at            time.Time           // when it is looked at again at the latest
+	place         int                 // in alarms
+	stepped       time.Time           // when its last step was asked for
+	nextSearch    time.Time           // when its allocations are next searched for ones without a health report
+	progress      map[string]deadline // by group
+	obsoleteSince time.Time           // when it was first seen that its job no longer needs it; zero if it does
 }
 
 // New returns the controller of a term.
@@ -107,6 +108,7 @@ type look struct {
 
 // wake makes the current deployment due at that time, if it is not due earlier.
 func (l *look) wake(at time.Time) {
+	at = l.now.Add(at.Sub(l.now)) // so that it stays as far away if the clock is put back
 	if at.After(l.now) && at.Before(l.again) {
 		l.again = at
 	}
@@ -129,7 +131,7 @@ func (l *look) deployment(w *watch, d *berth.Deployment) {
 	w.obsoleteSince = time.Time{}
 	switch {
 	case d.Status != berth.DeploymentRunning:
-	case l.fails(d, j):
+	case l.fails(w, d, j):
 	case l.promotes(d):
 	default:
 		l.markSilent(w, d, j)
@@ -163,7 +165,7 @@ func (l *look) abandoned(w *watch, d *berth.Deployment, why string) {
 
 // fails fails a deployment if a group missed its progress deadline, or if a
 // group without a deadline has an unhealthy allocation.
-func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
+func (l *look) fails(w *watch, d *berth.Deployment, j *berth.Job) bool {
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		s, why := d.TaskGroups[name], ""
 		switch {
@@ -172,8 +174,8 @@ func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 				why = berth.DeploymentUnhealthy
 			}
 		case s.PlacedAllocs == 0 && !j.PerNode() || l.ready(d, name): // nothing is placed yet, or only the promotion is missing
-		case l.now.Before(progressBy(j, name, s)):
-			l.wake(progressBy(j, name, s))
+		case l.now.Before(w.progressBy(j, name, s, l.now)):
+			l.wake(w.progressBy(j, name, s, l.now))
 		case !l.complete(d, name):
 			why = berth.DeploymentNoProgress
 		}
@@ -185,13 +187,30 @@ func (l *look) fails(d *berth.Deployment, j *berth.Job) bool {
 	return false
 }
 
+// deadline is when a group must have made progress: the stored time, or, where
+// the clock was put back so that this is further away than it was meant to be, as
+// long from then on as it was meant to be.
+type deadline struct{ stored, due time.Time }
+
 // progressBy is when a group must have made progress. The next batch of a
 // system job begins after the stagger time, however the batch before it fares.
-func progressBy(j *berth.Job, group string, s *berth.DeploymentState) time.Time {
+func (w *watch) progressBy(j *berth.Job, group string, s *berth.DeploymentState, now time.Time) time.Time {
+	stored, meant := s.RequireProgressBy, s.ProgressDeadline
 	if g := j.Group(group); j.PerNode() && s.Past() && g != nil && g.Update != nil {
-		return s.RequireProgressBy.Add(g.Update.Stagger)
+		stored, meant = stored.Add(g.Update.Stagger), meant+g.Update.Stagger
 	}
-	return s.RequireProgressBy
+	if stored.Sub(now) <= meant {
+		return stored
+	}
+	k := w.progress[group]
+	if !k.stored.Equal(stored) || k.due.Sub(now) > meant {
+		if w.progress == nil {
+			w.progress = map[string]deadline{}
+		}
+		k = deadline{stored, now.Add(meant)}
+		w.progress[group] = k
+	}
+	return k.due
 }
 
 // ready reports whether all canaries of a group are healthy and wait for their

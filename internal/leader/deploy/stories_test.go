@@ -21,6 +21,7 @@ import (
 //	well | ill | silent [N]   agents tell of what runs: all of it, or the first N that nothing was said of, is healthy or not
 //	crash INDEX               the tasks of a healthy or new instance fail; of a system job, INDEX is a node
 //	pass 10m                  time goes by
+//	back 24h                  the clock is put back
 //	pause | resume | fail | promote [GROUP]…   what a user does
 //	healthy INDEX | unhealthy INDEX           what a user says of an instance
 //	stop | purge | scale N
@@ -105,6 +106,13 @@ func (w *world) line(t *testing.T, l *statetest.Line) error {
 			t.Fatal(wrong)
 		}
 		w.pass(d)
+	case "back":
+		d, wrong := time.ParseDuration(arg(0))
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		w.now = w.now.Add(-d)
+		w.pass(0)
 	case "pause":
 		err = w.try(&state.SetDeploymentStatus{ID: id(), Status: berth.DeploymentPaused, Now: w.ns()})
 	case "resume":

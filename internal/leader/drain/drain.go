@@ -52,12 +52,34 @@ type node struct {
 	*berth.Node
 	touched uint64 // index of the last change of an allocation on it
 	forced  bool
+	by      deadline // when everything must have left
 	// moves are the allocations of services on the node, which leave by their
 	// migrate block.
 	moves  map[incarnation][]*berth.Alloc
 	system []*berth.Alloc // of system jobs
 	left   int            // number of other allocations that keep it from being done
 }
+
+// deadline is when everything must have left a node. It is due at the stored
+// time, or, if the clock was put back so that it is further away than it was when
+// the drain began, as long from then on as it was meant to be.
+type deadline struct{ stored, due time.Time }
+
+// of returns the deadline of a drain; d is what was found for the node before.
+func (d deadline) of(s *berth.DrainStrategy, now time.Time) deadline {
+	stored := s.ForceDeadline
+	if d.stored.Equal(stored) && d.due.Sub(now) <= s.Deadline {
+		return d
+	}
+	d = deadline{stored: stored}
+	if !stored.IsZero() {
+		d.due = now.Add(min(stored.Sub(now), max(s.Deadline, 0)))
+	}
+	return d
+}
+
+// passed reports whether a deadline that there is has passed.
+func (d deadline) passed(now time.Time) bool { return !d.due.IsZero() && !d.due.After(now) }
 
 // job is what was found for a job that has allocations on draining nodes.
 type job struct {
@@ -169,22 +191,27 @@ func (s *step) forget(draining []*node) {
 // look finds out what is on a draining node, the nth, unless nothing happened
 // there since the last look.
 func (s *step) look(n *berth.Node, nth int) *node {
-	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now)
-	if !forced {
-		s.wake(n.DrainStrategy.ForceDeadline)
-	}
 	var old *node
 	if nth < len(s.c.order) && s.c.order[nth].ID == n.ID { // nearly always
 		old = s.c.order[nth]
 	} else {
 		old = s.c.nodes[n.ID]
 	}
-	if old != nil && old.touched == touched && old.ModifyIndex == n.ModifyIndex && old.forced == forced {
+	var by deadline
+	if old != nil {
+		by = old.by
+	}
+	by = by.of(n.DrainStrategy, s.now)
+	touched, forced := s.snap.Usage(n.Number).Touched, n.DrainStrategy.Forced(s.now) || by.passed(s.now)
+	if !forced {
+		s.wake(by.due)
+	}
+	if old != nil && old.touched == touched && old.ModifyIndex == n.ModifyIndex && old.forced == forced && old.by == by {
 		return old
 	}
 	// Something changed: find its allocations again and mark the jobs whose
 	// part changed.
-	d := &node{Node: n, touched: touched, forced: forced, moves: map[incarnation][]*berth.Alloc{}}
+	d := &node{Node: n, touched: touched, forced: forced, by: by, moves: map[incarnation][]*berth.Alloc{}}
 	s.c.nodes[n.ID] = d
 	s.visit(d)
 	if old == nil {

@@ -190,6 +190,9 @@ func awaited(s *state.Snapshot, n *berth.Node, now time.Time) (until time.Time) 
 		if a.Client == berth.ClientUnknown {
 			since = time.Unix(0, a.Rest().UnknownSince)
 		}
+		if since.After(now) { // the clock was put back
+			since = now
+		}
 		if at := since.Add(lostAfter); at.After(until) {
 			until = at
 		}

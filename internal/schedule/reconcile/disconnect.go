@@ -30,7 +30,7 @@ func (r *reconciler) lost(a *berth.Alloc) bool {
 		return false // if it is still unknown, its agent is about to report its state
 	case a.Client == berth.ClientUnknown:
 		at, ever := lostAt(a, r.Now)
-		return ever && !at.After(r.Now)
+		return ever && (!at.After(r.Now) || r.waitedFor(a) && time.Unix(0, a.Rest().UnknownSince).After(r.Now))
 	}
 	lostAfter, _, _ := a.Group.Away()
 	return lostAfter <= 0 || a.Client == berth.ClientPending
@@ -67,9 +67,19 @@ func lostAt(a *berth.Alloc, now time.Time) (at time.Time, ever bool) {
 	lostAfter, _, _ := a.Group.Away()
 	since := now
 	if u := a.Rest().UnknownSince; u != 0 && a.Client == berth.ClientUnknown {
-		since = time.Unix(0, u)
+		if t := time.Unix(0, u); t.Before(now) { // not if the clock was put back since
+			since = t
+		}
 	}
 	return since.Add(min(lostAfter, forever)), lostAfter < forever
+}
+
+// waitedFor reports whether this evaluation is the one that was created to look
+// at an allocation at a time. Then that time has come, also if the clock was put
+// back meanwhile.
+func (r *reconciler) waitedFor(a *berth.Alloc) bool {
+	f := a.Rest().FollowupEval
+	return !f.IsZero() && f == r.Eval
 }
 
 // waitDisconnected marks an allocation unknown and schedules the time at which

@@ -27,7 +27,7 @@ func (g *group) handleFailed(s *slot, a *berth.Alloc) {
 		s.old, s.why = a, berth.StopFailed
 	case !ok: // no replacement: the failed one keeps the name
 		s.keep = a
-	case !due.After(g.Now) || a.Rest().FollowupEval == g.Eval && !g.Eval.IsZero():
+	case !due.After(g.Now) || g.waitedFor(a):
 		g.reschedule(s, a)
 	default:
 		s.keep, s.delayed = a, true
@@ -66,6 +66,9 @@ func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 	}
 	streak, events := g.Replaced(g.spec.Name, a.Index)
 	ran, ended := state.Ran(a)
+	if ended.After(g.Now) { // by the clock of the node, or by one that was put back since
+		ended = g.Now
+	}
 	if !p.Unlimited {
 		// Count from the time of the failure. Otherwise an allocation that was
 		// given up would be due again later, without an event to trigger an
