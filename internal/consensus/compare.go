@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"berth"
 	"berth/internal/state"
 )
 
@@ -107,7 +108,7 @@ func (s *Server) proposeChecks(ctx context.Context, term Term) {
 		default: // this is the first check, or the last one is not hashed yet
 		}
 		c.Stamp(term.Number)
-		if _, err := term.Log.Propose(ctx, c); err != nil {
+		if _, err := term.Log.Propose(ctx, c); err != nil && berth.KindOf(err) != berth.Limited {
 			return // the term is over
 		}
 	}

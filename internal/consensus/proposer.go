@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/limit"
 	"berth/internal/state"
 	"berth/internal/state/codec"
 
@@ -31,6 +33,7 @@ type proposer struct {
 	open  *group          // collects commands
 	tip   *state.Snapshot // the state after open; nil if open changed since it was computed
 	full  []*group        // closed and waiting to be sent
+	bytes int             // of the commands that are not committed yet
 	lost  error
 	ready chan struct{} // holds a token while there may be something to send
 }
@@ -40,6 +43,7 @@ type group struct {
 	base    *state.Snapshot
 	tx      *state.Tx
 	cmds    []byte
+	size    int // of cmds, also once they were sent
 	pending []*state.Pending
 	batch   *state.Batch // the result; nil while it is open, or if it changes nothing
 }
@@ -102,7 +106,8 @@ func (p *proposer) apply(c state.Command) state.Result {
 		return state.Result{Index: g.tx.Index, Err: berth.Errorf(berth.TooLarge,
 			"the change needs %d bytes in the log: must be at most %d", n, codec.MaxCommand)}
 	}
-	g.cmds, p.tip = cmds, nil
+	p.bytes += len(cmds) - len(g.cmds)
+	g.cmds, g.size, p.tip = cmds, len(cmds), nil
 	return r
 }
 
@@ -127,8 +132,21 @@ func (p *proposer) signal() {
 	}
 }
 
-// Propose implements state.Log.
+// mostStaged bounds what waits for the log, in bytes of the log.
+const mostStaged = 64 << 20
+
+var stagedLimit = limit.Declare(limit.Info{
+	Name: "changes_staged", Of: "Bytes of changes that the leader has accepted and that are not on the disks of a majority yet", Unit: limit.Bytes, Default: mostStaged,
+	Beyond: "429 for writes of users and reports of agents, which send them again; heartbeats, decisions of the scheduler and lost nodes go on",
+})
+
+// Propose implements state.Log. It refuses, with Limited, while too much waits
+// for the log already: callers give up waiting and come again, but what they
+// proposed stays.
 func (p *proposer) Propose(ctx context.Context, cmds ...state.Command) ([]state.Result, error) {
+	if refused, err := p.behind(len(cmds)); err != nil {
+		return refused, err
+	}
 	pending, err := p.Stage(cmds...)
 	if err != nil {
 		return nil, err
@@ -137,6 +155,19 @@ func (p *proposer) Propose(ctx context.Context, cmds ...state.Command) ([]state.
 		return nil, err
 	}
 	return pending.Results, state.FirstRefusal(pending.Results)
+}
+
+// behind refuses n commands if too much waits for the log.
+func (p *proposer) behind(n int) ([]state.Result, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stagedLimit.Use(int64(p.bytes), mostStaged)
+	if p.lost != nil || p.bytes < mostStaged {
+		return nil, nil
+	}
+	stagedLimit.Refuse()
+	err := berth.Errorf(berth.Limited, "the log is behind: %d bytes of changes wait for it. Nothing was done; try again in a second", p.bytes)
+	return slices.Repeat([]state.Result{{Index: p.open.tx.Index, Err: err}}, n), err
 }
 
 // Tip implements state.Log.
@@ -236,6 +267,9 @@ func (p *proposer) land(ctx context.Context, flights <-chan flight, crashed chan
 	defer stop()
 	for f := range flights {
 		lost := f.outcome(first)
+		p.mu.Lock()
+		p.bytes -= f.group.size
+		p.mu.Unlock()
 		switch {
 		case lost != nil && first == nil:
 			first = lost

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"berth"
 	"berth/internal/state"
 	"berth/internal/state/codec"
 )
@@ -181,7 +182,7 @@ func (s *Server) raise(ctx context.Context, p *proposer, term uint64) (bool, err
 	c := &state.RaiseLogVersion{To: codec.LogVersion}
 	c.Stamp(term)
 	_, err := p.Propose(ctx, c)
-	if errors.Is(err, state.ErrLogVersion) {
+	if errors.Is(err, state.ErrLogVersion) || berth.KindOf(err) == berth.Limited {
 		return false, nil
 	}
 	return err == nil, err

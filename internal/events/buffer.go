@@ -44,9 +44,9 @@ var (
 
 // Buffer holds the newest events of a store.
 type Buffer struct {
-	store  *state.Store
-	limits Limits
-	start  *state.Commit // where Run begins, so that no commit after New is missed
+	store   *state.Store
+	limits  Limits
+	commits *state.Follower // from New on, so that no commit between that and Run is missed
 
 	mu      sync.Mutex
 	sets    []*Set        // oldest first
@@ -63,8 +63,8 @@ type Buffer struct {
 // the defaults.
 func New(store *state.Store, l Limits) *Buffer {
 	l.Sets, l.Bytes, l.Old = cmp.Or(l.Sets, DefaultLimits.Sets), cmp.Or(l.Bytes, DefaultLimits.Bytes), cmp.Or(l.Old, DefaultLimits.Old)
-	b := &Buffer{store: store, limits: l, start: store.Commit()}
-	b.since = begins(b.start)
+	b := &Buffer{store: store, limits: l, commits: store.Follow()}
+	b.since = begins(b.commits.Commit())
 	return b
 }
 
@@ -80,16 +80,14 @@ func begins(c *state.Commit) uint64 {
 // Run follows the store's commits until ctx ends; then every reader ends, too.
 func (b *Buffer) Run(ctx context.Context) error {
 	defer b.close()
-	c := b.start
-	b.start = nil // or all later commits would stay in memory
+	defer b.commits.Stop()
 	for {
 		// Each commit holds the next one, so none is lost while this is slow.
-		next, err := c.Next(ctx)
+		next, err := b.commits.Next(ctx)
 		if err != nil {
 			return err
 		}
 		b.follow(next)
-		c = next
 	}
 }
 

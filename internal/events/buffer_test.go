@@ -321,7 +321,7 @@ func TestBehindTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c := b.start.TryNext(); c != nil; c = c.TryNext() {
+	for c := b.commits.TryNext(); c != nil; c = b.commits.TryNext() {
 		b.follow(c)
 	}
 	if sets, err := read(r); err != nil || len(sets) != 2 || sets[0].Index != 4 {

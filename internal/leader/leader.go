@@ -32,6 +32,9 @@ const Audit = 10 * time.Minute
 // pace is the shortest time between two steps of one controller.
 const pace = 10 * time.Millisecond
 
+// retry is when a controller steps again whose commands the log did not take.
+const retry = time.Second
+
 // Run steps c whenever one of the watched keys changes, whenever c asked for
 // it, and at the latest after Audit, until ctx ends or the log is lost. It
 // stamps the commands with the term.
@@ -49,7 +52,11 @@ func Run(ctx context.Context, c Controller, term uint64, store *state.Store, log
 			if berth.KindOf(err) == "" {
 				return err // the log is gone, and with it the term
 			}
-			// Refused: the snapshot was old, so wait for the next change.
+			// Refused: the snapshot was old, so wait for the next change. If the
+			// log is only busy, there may be none.
+			if berth.KindOf(err) == berth.Limited {
+				again = time.Now().Add(retry)
+			}
 		}
 		if err := wait(ctx, watch, again); err != nil {
 			return err

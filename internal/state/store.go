@@ -26,14 +26,15 @@ type Store struct {
 	now   atomic.Pointer[Commit]
 	watch watchers
 
-	mu sync.Mutex // one publisher at a time
+	mu        sync.Mutex // one publisher at a time
+	followers []*Follower
 }
 
 // New returns a store with an empty state, which has only the namespace
 // "default".
 func New() *Store {
 	s := &Store{}
-	s.now.Store(&Commit{Snapshot: emptySnapshot(), ready: make(chan struct{})})
+	s.now.Store(&Commit{Snapshot: emptySnapshot(), link: newLink()})
 	return s
 }
 
@@ -58,17 +59,28 @@ func (s *Store) Await(ctx context.Context, index uint64) (*Snapshot, error) {
 
 // A Commit is one step of the state: the snapshot after it, and the changes
 // since the one before. Commits form a list that readers follow at their own
-// pace; a commit is freed once all have passed it.
+// pace; a commit is freed once all have passed it. Whoever follows for long does
+// so with a Follower, which bounds the list.
 type Commit struct {
 	*Snapshot
 	Changes []Change
 	// Reset means that the state was replaced as a whole, by a restored
-	// snapshot, so Changes do not lead here.
+	// snapshot, or that the reader was too far behind, so Changes do not lead
+	// here.
 	Reset bool
 
+	number uint64 // counts commits
+	*link
+}
+
+// link leads from a commit to the next one.
+type link struct {
 	next  atomic.Pointer[Commit]
 	ready chan struct{} // closed once next is set
 }
+
+// newLink returns a link that leads nowhere yet.
+func newLink() *link { return &link{ready: make(chan struct{})} }
 
 // Next waits for the commit after c.
 func (c *Commit) Next(ctx context.Context) (*Commit, error) {
@@ -92,12 +104,12 @@ func (s *Store) Publish(b *Batch) {
 	if now := s.Snapshot(); now != b.Base {
 		panic(fmt.Sprintf("state: a batch based on state %d is published on state %d", b.Base.Index, now.Index))
 	}
-	s.publish(&Commit{Snapshot: b.Snapshot, Changes: b.Changes, ready: make(chan struct{})})
+	s.publish(&Commit{Snapshot: b.Snapshot, Changes: b.Changes, link: newLink()})
 }
 
 // Reset replaces the whole state when a snapshot is restored.
 func (s *Store) Reset(snap *Snapshot) {
-	s.publish(&Commit{Snapshot: snap, Reset: true, ready: make(chan struct{})})
+	s.publish(&Commit{Snapshot: snap, Reset: true, link: newLink()})
 }
 
 // publish makes a commit the newest, and wakes those who follow commits or
@@ -106,9 +118,13 @@ func (s *Store) publish(c *Commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.now.Load()
+	c.number = old.number + 1
 	s.now.Store(c)
 	old.next.Store(c)
 	close(old.ready)
+	for _, f := range s.followers {
+		f.bound(c)
+	}
 	s.watch.wake(c)
 }
 

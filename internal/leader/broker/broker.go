@@ -59,9 +59,10 @@ func New(term uint64, store *state.Store, log state.Log, limits Limits) *Broker 
 // Run follows the state until ctx ends or the log is lost.
 func (b *Broker) Run(ctx context.Context) error {
 	defer b.close()
-	at := b.store.Commit()
+	at := b.store.Follow()
+	defer at.Stop()
 	b.mu.Lock()
-	b.rebuild(at.Snapshot)
+	b.rebuild(at.Commit().Snapshot)
 	b.mu.Unlock()
 	for {
 		again := b.tick(time.Now())
@@ -75,7 +76,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		alarm := time.NewTimer(time.Until(again))
 		select {
 		case <-at.Ready():
-			at = b.follow(at)
+			b.follow(at)
 		case <-alarm.C:
 		case <-b.poke:
 		case <-ctx.Done():
@@ -131,12 +132,13 @@ func (b *Broker) add(s *state.Snapshot, e *berth.Eval, now time.Time) {
 	b.queue.AddAfter(e, b.held.holds(s, e), now)
 }
 
-// follow processes all commits after at and returns the last.
-func (b *Broker) follow(at *state.Commit) *state.Commit {
+// follow processes all commits that f has not read yet.
+func (b *Broker) follow(f *state.Follower) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	for next := at.TryNext(); next != nil; next = at.TryNext() {
+	at := f.Commit()
+	for next := f.TryNext(); next != nil; next = f.TryNext() {
 		before := at.Snapshot.Index
 		at = next
 		if at.Reset {
@@ -162,7 +164,6 @@ func (b *Broker) follow(at *state.Commit) *state.Commit {
 	}
 	b.round(at.Snapshot, now)
 	b.wake()
-	return at
 }
 
 // addAll puts evaluations that waited for capacity in the queue. b.mu is held.
