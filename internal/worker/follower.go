@@ -193,12 +193,14 @@ func (f *Follower) settle(id berth.EvalID, token berth.Token) *op.SettleEval {
 
 // catchUp waits for a state and starts a new guess from it.
 func (f *Follower) catchUp(ctx context.Context, index uint64) error {
-	base, err := f.store.Await(ctx, index)
-	if err != nil {
+	if _, err := f.store.Await(ctx, index); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// Not the state that was waited for: another worker may have gone on from a
+	// newer one since.
+	base := f.store.Snapshot()
 	f.flights = slices.DeleteFunc(f.flights, func(x *flight) bool { return x.lost || x.index > 0 && x.index <= base.Index })
 	f.guess, f.tip = state.Begin(base), nil
 	for _, x := range f.flights {

@@ -417,10 +417,17 @@ func (b *Broker) Extend(id berth.EvalID, token berth.Token, applying bool) error
 	return b.queue.Extend(id, token, applying, time.Now())
 }
 
-// Ack reports that a worker is done with an evaluation.
+// Ack reports that a worker is done with an evaluation. One that is still pending
+// in the state was not decided, whatever the worker believes: nobody would look at
+// it again in this term. It is delivered again, as after Nack.
 func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if e := b.store.Snapshot().Eval(id); e != nil && e.Status == berth.EvalPending && b.queue.Holds(id, token) {
+		b.Logger.Error("an evaluation was acknowledged that is not decided; it is delivered again", "eval", id, "job", e.Key().String())
+		defer b.wakeRun()
+		return b.queue.Nack(id, token, time.Now())
+	}
 	err := b.queue.Ack(id, token)
 	if err == nil {
 		b.notify(b.recent.ack(id, time.Now()))

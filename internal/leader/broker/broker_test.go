@@ -132,6 +132,25 @@ func TestPendingIsDeliveredUntilItEnds(t *testing.T) {
 	})
 }
 
+// What a worker acknowledges without having decided it is delivered again:
+// otherwise nobody would look at it before another server leads.
+func TestAcknowledgedButNotDecided(t *testing.T) {
+	inTerm(t, func(b *term) {
+		b.do(register(t, "web", 1))
+		d := b.next()
+		if err := b.Ack(d.Eval.ID, d.Token); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(broker.DefaultLimits.FirstNackDelay)
+		if again := b.next(); again.Eval.ID != d.Eval.ID || again.Count != 2 {
+			t.Errorf("delivered is %+v", again)
+		}
+		if !strings.Contains(b.told.String(), "that is not decided") {
+			t.Errorf("logged is %q", b.told)
+		}
+	})
+}
+
 // A worker that is late, or dead, loses the evaluation to another.
 func TestSilentWorker(t *testing.T) {
 	inTerm(t, func(b *term) {
