@@ -59,8 +59,8 @@ func (s *Store) Await(ctx context.Context, index uint64) (*Snapshot, error) {
 
 // A Commit is one step of the state: the snapshot after it, and the changes
 // since the one before. Commits form a list that readers follow at their own
-// pace; a commit is freed once all have passed it. Whoever follows for long does
-// so with a Follower, which bounds the list.
+// pace; a commit is freed once all have passed it. What follows for long is a
+// Follower, which bounds the list.
 type Commit struct {
 	*Snapshot
 	Changes []Change

@@ -45,6 +45,7 @@ const (
 	costPlace   = 0.4 // another datacenter or pool
 	costNode    = 0.45
 	costDrop    = 0.5
+	costBoth    = 0.5 // for the first of two changes
 )
 
 const (
@@ -70,6 +71,9 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	f.ports(s)
 	f.misspelt(s)
 	f.present(s)
+	if len(f.out) == 0 {
+		f.both(x, s)
+	}
 	if !f.job.PerNode() { // other nodes do not help
 		f.nodes(x, s)
 	}
@@ -299,21 +303,44 @@ func (f *finder) conditions(x *op.GroupExplanation, all []place.Verdict) {
 	tried := map[string]bool{}
 	for _, v := range all {
 		dc, pool := v.Node.Datacenter, v.Node.NodePool
-		if j, _ := f.edited(); !tried["dc "+dc] && len(tried) < nodesTried {
+		if !tried["dc "+dc] && len(tried) < nodesTried {
 			tried["dc "+dc] = true
-			j.Datacenters = append(slices.Clone(j.Datacenters), dc)
-			if x.Conditions["datacenter "+dc+" is not in "+strings.Join(f.job.Datacenters, ", ")] > 0 && f.works(f.register(j)) {
+			if f.outside(x, dc) && f.works(f.register(f.inDatacenter(dc))) {
 				f.add(costPlace, op.Change{Datacenter: dc})
 			}
 		}
-		if j, _ := f.edited(); !tried["pool "+pool] && len(tried) < nodesTried {
+		if !tried["pool "+pool] && len(tried) < nodesTried {
 			tried["pool "+pool] = true
-			j.NodePool = pool
-			if x.Conditions["node pool "+pool+" is not "+f.job.NodePool] > 0 && f.works(f.register(j)) {
+			if f.inOtherPool(x, pool) && f.works(f.register(f.inPool(pool))) {
 				f.add(costPlace, op.Change{NodePool: pool})
 			}
 		}
 	}
+}
+
+// outside reports whether nodes are not considered because they are in a
+// datacenter.
+func (f *finder) outside(x *op.GroupExplanation, dc string) bool {
+	return x.Conditions["datacenter "+dc+" is not in "+strings.Join(f.job.Datacenters, ", ")] > 0
+}
+
+// inDatacenter returns the job with one more datacenter.
+func (f *finder) inDatacenter(dc string) *berth.Job {
+	j, _ := f.edited()
+	j.Datacenters = append(slices.Clone(j.Datacenters), dc)
+	return j
+}
+
+// inOtherPool reports whether nodes are not considered because they are in a pool.
+func (f *finder) inOtherPool(x *op.GroupExplanation, pool string) bool {
+	return x.Conditions["node pool "+pool+" is not "+f.job.NodePool] > 0
+}
+
+// inPool returns the job with another node pool.
+func (f *finder) inPool(pool string) *berth.Job {
+	j, _ := f.edited()
+	j.NodePool = pool
+	return j
 }
 
 // constraints returns the constraints that the group must meet, without

@@ -74,6 +74,29 @@ func TestProposals(t *testing.T) {
 		{"no node at all", []state.Command{job("", `"Count":1,"Constraints":[{"LTarget":"${attr.version}","Operand":"version","RTarget":">= 1.2, < 2"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
 			"one more node in datacenter dc1, with the driver mock_driver, with ${attr.version} = 1.2" + room,
 		}},
+		{"a constraint, and too much memory", []state.Command{
+			node(1, 4000, 1000),
+			job("", `"Count":1,"Constraints":[{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}],"Resources":{"CPU":100,"MemoryMB":1256}`),
+		}, []string{
+			"one more node, larger than n1, with ${meta.disk} = ssd, with at least 100 MHz, 1256 MiB of memory and 300 MiB of disk free",
+			`256 MiB less memory (1000 instead of 1256), and without the constraint "${meta.disk} = ssd"`,
+		}},
+		{"two constraints", []state.Command{
+			node(1, 4000, 1000),
+			job("", `"Count":1,"Constraints":[{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"},{"LTarget":"${meta.zone}","Operand":"=","RTarget":"a"}],"Resources":{"CPU":100,"MemoryMB":300}`),
+		}, []string{
+			"one more node like n1, with ${meta.disk} = ssd, with ${meta.zone} = a" + room,
+			`without the constraint "${meta.disk} = ssd", and without the constraint "${meta.zone} = a"`,
+		}},
+		{"a port that another job holds", []state.Command{
+			node(1, 4000, 1000),
+			statetest.Register(statetest.Job(t, `{"ID":"other","TaskGroups":[{"Name":"g","Networks":[{"ReservedPorts":[{"Label":"http","Value":8080}]}],"Resources":{"CPU":100,"MemoryMB":100}}]}`), 2),
+			job("", `"Count":1,"Networks":[{"ReservedPorts":[{"Label":"http","Value":8080}]}],"Resources":{"CPU":100,"MemoryMB":300}`),
+		}, []string{
+			"port 8080 of node n1, if other.g[0] released it",
+			"a dynamic port instead of 8080",
+			"one more node like n1" + room,
+		}},
 		{"hosts must differ", []state.Command{node(1, 4000, 1000), job("", `"Count":2,"Constraints":[{"Operand":"distinct_hosts"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
 			"one more node like n1" + room,
 			`without the constraint "distinct_hosts"`,
