@@ -39,6 +39,9 @@ BIN    ?= bin
 STATIC  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
 RACE    = CGO_ENABLED=1 $(GO) test -race -tags faults
 
+# What is built does not depend on the directory, so clones share the cache.
+export GOFLAGS ?= -trimpath
+
 SHELL       = /bin/bash
 .SHELLFLAGS = -o pipefail -c
 
