@@ -74,6 +74,9 @@ func uiOverview(r *Read, _ *op.Query) (out op.UIOverview, err error) {
 		index, keys = max(index, r.LastChange(t)), append(keys, state.OnTable(t))
 	}
 	r.At(index, keys...)
+	if err := r.somewhere(op.ReadUIOverview.Need); err != nil {
+		return out, err
+	}
 	if r.Waits() {
 		return out, nil
 	}
@@ -93,6 +96,20 @@ func uiOverview(r *Read, _ *op.Query) (out op.UIOverview, err error) {
 		out.Attention = []op.UIAttention{}
 	}
 	return out, nil
+}
+
+// somewhere returns why the caller does not have a right in any of the namespaces
+// that it asks for.
+func (r *Read) somewhere(need acl.Capability) (err error) {
+	if r.Space() != berth.AllNamespaces {
+		return r.may(need, r.Space())
+	}
+	for n := range r.Namespaces() {
+		if err = r.may(need, n.Name); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // uiKinds is the order of urgency.
