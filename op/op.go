@@ -43,6 +43,7 @@ type Info struct {
 	Servers  bool           // only servers may call its RPC
 	Forwards bool           // agents call its RPC to forward requests
 	Agents   bool           // agents serve its RPC and servers call it
+	Payload  bool           // the body of a write is its field Payload, as it is
 	Any      bool           // over HTTP, PUT and POST do the same as GET
 
 	In, Out reflect.Type
@@ -113,6 +114,9 @@ func withBody(i *Info) { i.Body = true }
 
 // posted marks a read whose input is in the body of a PUT or POST.
 func posted(i *Info) { i.Posted = true }
+
+// payload marks a write whose body is its field Payload.
+func payload(i *Info) { i.Payload = true }
 
 // deposes marks an operation that can end the current term.
 func deposes(i *Info) { i.Deposes = true }

@@ -117,6 +117,9 @@ type Config struct {
 	MaxKillTimeout time.Duration
 	GC             GC // when directories of ended allocations are removed
 
+	// Diagnostics looks into this process; nil: nothing does.
+	Diagnostics Diagnostics
+
 	Supervisor []string // command of a supervisor; nil is this executable with the argument supervise
 	// SharedBy is how many allocations share a supervisor's process; 0 is
 	// [DefaultShared].

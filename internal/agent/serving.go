@@ -58,6 +58,7 @@ func (a *Agent) serve() *serving {
 	a.serveCollect(s)
 	a.serveMeta(s)
 	a.servePause(s)
+	a.serveDiagnostics(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

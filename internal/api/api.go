@@ -128,8 +128,11 @@ type Config struct {
 	Metrics MetricsSource
 	// Schedulers are the workers of this server; nil: there are none.
 	Schedulers SchedulerSource
-	// Search bounds fuzzy searches.
+	// Diagnostics looks into the process of this agent; nil: nothing does.
+	Diagnostics Diagnostics
+	// Search bounds fuzzy searches, and Jobs what is taken of jobs.
 	Search SearchLimits
+	Jobs   JobLimits
 }
 
 // Caller is who makes a request.
@@ -204,6 +207,8 @@ func (s *Server) all() {
 	s.autopilot()
 	s.snapshots()
 	s.searches()
+	s.diagnostics()
+	s.maintenance()
 	s.events()
 	s.ui()
 }
@@ -240,6 +245,9 @@ func empty(c Config) *Server {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.rescue(w, r)
 	h, values, err := s.routes.match(r)
+	if err != nil && refusedByName(w, r) {
+		return
+	}
 	if err != nil {
 		s.fail(w, err)
 		return

@@ -16,11 +16,19 @@ type CheckReader interface {
 
 // checks serves how checks go: what the agent of the allocation's node knows.
 func (s *Server) checks() {
-	add(s, op.AllocChecks, func(ctx context.Context, who Caller, in *op.AllocRef) (out map[string]op.CheckStatus, m op.Meta, err error) {
-		if err := s.admit(ctx, op.AllocChecks.Info, who, in.Opts()); err != nil {
+	// Nomad has two paths for the same.
+	for _, o := range []op.Op[op.AllocRef, map[string]op.CheckStatus]{op.AllocChecks, op.AllocChecksToo} {
+		s.checksAt(o)
+	}
+}
+
+// checksAt serves how checks go under the path of an operation.
+func (s *Server) checksAt(o op.Op[op.AllocRef, map[string]op.CheckStatus]) {
+	add(s, o, func(ctx context.Context, who Caller, in *op.AllocRef) (out map[string]op.CheckStatus, m op.Meta, err error) {
+		if err := s.admit(ctx, o.Info, who, in.Opts()); err != nil {
 			return nil, m, err
 		}
-		a, err := s.newRead(who, in.Opts()).alloc(in.AllocID, op.AllocChecks.Need)
+		a, err := s.newRead(who, in.Opts()).alloc(in.AllocID, o.Need)
 		if err != nil {
 			return nil, m, err
 		}

@@ -36,6 +36,8 @@ type AgentConfig struct {
 	Agents Agents
 	// Servers is the list of servers that the node knows.
 	Servers ServerList
+	// Diagnostics looks into the process of this agent; nil: nothing does.
+	Diagnostics Diagnostics
 	// Connect returns a way to a server.
 	Connect func(context.Context) (peer.Conn, error)
 }
@@ -51,7 +53,7 @@ func NewAgent(c AgentConfig) http.Handler {
 	}
 	s := empty(Config{
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
-		Authorize: c.Authorize, Agents: c.Agents,
+		Authorize: c.Authorize, Agents: c.Agents, Diagnostics: c.Diagnostics,
 	})
 	s.server, s.self = c.Connect, &self{c.Has, c.Node, c.ACL}
 	// Every route exists here too, so that any request can be passed on.

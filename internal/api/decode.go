@@ -139,7 +139,9 @@ func decodeWrite(in any, w http.ResponseWriter, r *http.Request, path values, in
 		if err != nil {
 			return err
 		}
-		if ps, err = decodeBody(r.Context(), in, text); err != nil {
+		if info.Payload {
+			reflect.ValueOf(in).Elem().FieldByName("Payload").SetBytes(text)
+		} else if ps, err = decodeBody(r.Context(), in, text); err != nil {
 			return err
 		}
 	}

@@ -196,7 +196,7 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
 		return ch, err
 	}
-	c.Submission, c.Enforce, c.Index = submission(in.Submission), in.EnforceIndex, in.JobModifyIndex
+	c.Submission, c.Enforce, c.Index = w.limits.source(in.Submission), in.EnforceIndex, in.JobModifyIndex
 	c.PreserveCounts, c.PreserveResources = in.PreserveCounts, in.PreserveResources
 	if !c.Eval.ID.IsZero() {
 		c.Eval.Priority = in.EvalPriority
@@ -264,8 +264,11 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if w.named != "" && w.named != ns {
 		return nil, berth.Errorf(berth.Invalid, "job.namespace: %q in the job differs from %q in the request", berth.Clip(ns, 64), berth.Clip(w.named, 64))
 	}
-	j, err := admit.DecodeJobContext(w.ctx, decode.Tree(withPool(w.Snapshot, ns, tree)), admit.FromJSON)
+	j, err := admit.DecodeJobContext(w.ctx, decode.Tree(w.limits.withPriority(withPool(w.Snapshot, ns, tree))), admit.FromJSON)
 	if err != nil {
+		return nil, err
+	}
+	if err := w.limits.check(j); err != nil {
 		return nil, err
 	}
 	w.notes = append(w.notes, admit.CompleteProviders(j)...)
@@ -288,15 +291,6 @@ func spelling(tree decode.RawTree, field string) string {
 
 // maxSource is the largest source of a job that is kept, in bytes.
 const maxSource = 1 << 20
-
-// submission returns the source of a job to keep with it, nil if it is missing
-// or if it is too large. Losing it does not fail the registration.
-func submission(sub *berth.JobSubmission) *berth.JobSubmission {
-	if sub == nil || sub.Source == "" || len(sub.Source)+len(sub.Variables) > maxSource {
-		return nil
-	}
-	return sub
-}
 
 // stopJob ends a job. To end one that does not exist succeeds and changes nothing,
 // unless the caller names the incarnation.

@@ -41,6 +41,8 @@ type Limits struct {
 	// Origins decides which requests are answered at all; nil: those to IP
 	// addresses and localhost that no page of another site sent.
 	Origins *sameorigin.Policy
+	// Headers returns headers that every answer has; nil: none.
+	Headers func() map[string]string
 }
 
 // Serve answers HTTP on a listener until ctx ends. It waits for requests in
@@ -51,6 +53,11 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, l Limits, log *
 	gate := originGate{policy: cmp.Or(l.Origins, &sameorigin.Policy{}), log: log}
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if l.Headers != nil {
+				for name, value := range l.Headers() {
+					w.Header().Set(name, value)
+				}
+			}
 			if !gate.admits(w, r) {
 				return
 			}

@@ -25,8 +25,9 @@ type Write struct {
 	Now     time.Time // of the decision; commands take their time from it
 	Rand    io.Reader // for IDs and seeds, see random
 
-	operation string // its name
-	named     string // the namespace that the request names, "" if it names none
+	limits    JobLimits // of jobs, by this server's configuration
+	operation string    // its name
+	named     string    // the namespace that the request names, "" if it names none
 	authorize func(Caller, acl.Capability, string) error
 	phases    phases   // what the leader knows of evaluations
 	notes     []string // what users should know of how their job was completed
@@ -246,7 +247,7 @@ func (s *Server) admitWrite(ctx context.Context, info *op.Info, who Caller, opts
 	w := &Write{
 		ctx:    ctx,
 		Region: s.Region, Options: *opts, Caller: who, Now: time.Now(), Rand: s.Rand, named: opts.Namespace, authorize: s.Authorize,
-		operation: info.Name,
+		operation: info.Name, limits: s.Jobs,
 	}
 	if w.named == "" {
 		w.Options.Namespace = berth.DefaultNamespace

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -158,8 +157,17 @@ func (c *call) agent(ctx context.Context, paths []string, over config.Overrides)
 	if conf.TempData {
 		defer os.RemoveAll(conf.DataDir)
 	}
-	log := agentLog(c, conf)
-	d, err := daemon.New(daemon.Config{Config: conf, Log: log, Version: Version, NomadVersion: NomadVersion})
+	log, err := daemon.OpenLog(conf, c.Out)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	again := over
+	again.Again = conf
+	d, err := daemon.New(daemon.Config{
+		Config: conf, Log: log.Logger, Output: log, Version: Version, NomadVersion: NomadVersion,
+		Reload: func() (*config.Config, error) { return config.Load(paths, again) },
+	})
 	if err != nil {
 		return err
 	}
@@ -202,13 +210,4 @@ func (c *call) banner(conf *config.Config, d *daemon.Daemon) {
 	p.linef("==> Berth agent started! Log data will stream in below:")
 	p.gap()
 	_ = c.show(p)
-}
-
-// agentLog is the agent's log. It shares the stream of the banner.
-func agentLog(c *call, conf *config.Config) *slog.Logger {
-	o := &slog.HandlerOptions{Level: conf.LogLevel}
-	if conf.LogJSON {
-		return slog.New(slog.NewJSONHandler(c.Out, o))
-	}
-	return slog.New(slog.NewTextHandler(c.Out, o))
 }

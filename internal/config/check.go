@@ -22,9 +22,11 @@ func (d *decoder) complete(dev bool) {
 	d.addresses()
 	d.httpHosts()
 	d.limits()
+	d.log()
 	d.tls()
 	if c.Server.Enabled {
 		d.server()
+		d.jobLimits()
 		d.cluster(dev)
 	}
 	if c.Client.Enabled {

@@ -48,12 +48,18 @@ type Config struct {
 	LogLevel  slog.Level
 	LogJSON   bool
 	LogTrace  bool // the level was "trace", which logs like debug
-	Telemetry Telemetry
-	ACL       ACL
-	Limits    Limits
-	TLS       TLS
-	DNS       DNS
-	LogSinks  map[string]ship.Config // where output of tasks is sent, by name
+	Log       Log
+	// EnableDebug serves profiles at /debug/pprof/, and without access control at
+	// /v1/agent/pprof/.
+	EnableDebug bool
+	// ResponseHeaders are added to every answer of the HTTP API; nil: none.
+	ResponseHeaders map[string]string
+	Telemetry       Telemetry
+	ACL             ACL
+	Limits          Limits
+	TLS             TLS
+	DNS             DNS
+	LogSinks        map[string]ship.Config // where output of tasks is sent, by name
 
 	LeaveOnInterrupt bool // leave the cluster on SIGINT
 	LeaveOnTerminate bool // leave the cluster on SIGTERM
@@ -84,6 +90,17 @@ func (e Endpoint) Loopback() bool { return net.ParseIP(e.Addr).IsLoopback() }
 
 // NoLimit is the value of a disabled limit.
 const NoLimit = 1<<31 - 1
+
+// Log says where the log goes, besides the standard output, and how.
+type Log struct {
+	File           string        // "": none
+	RotateBytes    int           // 0: files of any size
+	RotateDuration time.Duration // of one file
+	RotateFiles    int           // older files that are kept; 0: all, -1: none
+	Syslog         bool
+	Facility       string // of syslog
+	Location       bool   // add file and line of the code
+}
 
 // Limits apply to each client address.
 type Limits struct {
@@ -143,6 +160,9 @@ type Server struct {
 	SilenceBrakeNodes     int
 	SilenceBrakePercent   int
 	SilenceBrakePace      time.Duration
+	NoEvents              bool // serve no stream of events
+	Search                Search
+	Jobs                  JobLimits
 	EventBufferSize       int    // changes whose events are kept; there is a limit in bytes too
 	EncryptKey            []byte // for gossip; nil: not encrypted
 	Join                  Join
@@ -167,6 +187,21 @@ type Server struct {
 	EvalGCThreshold       time.Duration
 	BatchEvalGCThreshold  time.Duration
 	DeploymentGCThreshold time.Duration
+}
+
+// Search configures the fuzzy search.
+type Search struct {
+	Fuzzy         bool
+	LimitQuery    int // objects of one kind that match
+	LimitResults  int // matches of one kind
+	MinTermLength int // characters of the text
+}
+
+// JobLimits are what this server takes of the jobs that it is asked to register.
+type JobLimits struct {
+	DefaultPriority int // of a job that has none
+	MaxCount        int // of all groups of a job together
+	MaxSource       int // bytes of a source that is kept with its job; 0: none is kept
 }
 
 // Client configures the node in this agent.
@@ -286,6 +321,7 @@ func defaults(dev bool) *Config {
 		Serf:       Endpoint{Port: 4648},
 		Keyring:    Keyring{Active: ProviderAEAD, Signing: berth.SignEdDSA},
 		LogLevel:   slog.LevelInfo,
+		Log:        Log{RotateDuration: 24 * time.Hour, Facility: "LOCAL0"},
 		Telemetry:  Telemetry{CollectionInterval: time.Second},
 		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
@@ -296,6 +332,8 @@ func defaults(dev bool) *Config {
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 1000, FailoverHeartbeatTTL: time.Minute,
 			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
+			Search:          Search{Fuzzy: true, LimitQuery: 20, LimitResults: 100, MinTermLength: 2},
+			Jobs:            JobLimits{DefaultPriority: berth.DefaultPriority, MaxCount: 50_000, MaxSource: 1 << 20},
 			TrackedVersions: 6,
 			RaftMultiplier:  1, RaftSnapshotThreshold: 8192, RaftSnapshotInterval: 2 * time.Minute, RaftTrailingLogs: 10240,
 			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
@@ -330,11 +368,14 @@ func (c *Config) Public() map[string]any {
 		"HTTPHosts":      append([]string{}, c.HTTPHosts...),
 		"LogLevel":       c.levelName(),
 		"LogJson":        c.LogJSON,
-		"EnableDebug":    false,
-		"LeaveOnInt":     c.LeaveOnInterrupt,
-		"LeaveOnTerm":    c.LeaveOnTerminate,
-		"Files":          append([]string{}, c.Files...),
-		"ACL":            map[string]any{"Enabled": c.ACL.Enabled},
+		"EnableDebug":    c.EnableDebug,
+		"EnableSyslog":   c.Log.Syslog, "SyslogFacility": c.Log.Facility, "LogFile": c.Log.File, "LogIncludeLocation": c.Log.Location,
+		"LogRotateBytes": c.Log.RotateBytes, "LogRotateDuration": c.Log.RotateDuration.String(), "LogRotateMaxFiles": c.Log.RotateFiles,
+		"HTTPAPIResponseHeaders": maps.Clone(c.ResponseHeaders),
+		"LeaveOnInt":             c.LeaveOnInterrupt,
+		"LeaveOnTerm":            c.LeaveOnTerminate,
+		"Files":                  append([]string{}, c.Files...),
+		"ACL":                    map[string]any{"Enabled": c.ACL.Enabled},
 		"TLSConfig": map[string]any{
 			"EnableHTTP": c.TLS.HTTP, "EnableRPC": c.TLS.RPC, "RPCUpgradeMode": c.TLS.UpgradeMode,
 			"VerifyServerHostname": c.TLS.VerifyServerHostname, "VerifyHTTPSClient": c.TLS.VerifyHTTPSClient,

@@ -17,6 +17,9 @@ import (
 type Overrides struct {
 	Dev   bool
 	Flags []Flag // later ones win, and all win over files
+	// Again is the configuration that is in force, when it is read again: no
+	// directory is made.
+	Again *Config
 }
 
 // Flag is one flag of the command line, with its configuration key:
@@ -62,6 +65,10 @@ func Load(paths []string, flags Overrides) (*Config, error) {
 	if len(ps) > 0 {
 		sortProblems(ps, files)
 		return nil, ps.Err()
+	}
+	if flags.Again != nil {
+		c.TempData, c.DataDir = false, flags.Again.DataDir
+		return c, nil
 	}
 	if err := c.makeTemp(); err != nil {
 		return nil, err

@@ -63,17 +63,8 @@ var unsupported = table{
 	"reporting": empty("reporting"),
 	"eventlog":  empty("the Windows event log"),
 
-	"enable_debug":              only(false),
-	"enable_syslog":             only(false),
-	"syslog_facility":           noEffect("nothing is written to syslog"),
-	"log_file":                  only(),
-	"log_include_location":      only(false),
-	"log_rotate_bytes":          noEffect("there is no log file to rotate"),
-	"log_rotate_duration":       noEffect("there is no log file to rotate"),
-	"log_rotate_max_files":      noEffect("there is no log file to rotate"),
-	"http_api_response_headers": empty("custom response headers"),
-	"plugin_dir":                only(),
-	"common_plugin_dir":         only(),
+	"plugin_dir":        only(),
+	"common_plugin_dir": only(),
 }
 
 // unsupportedTelemetry are such keys of the telemetry block.
@@ -110,7 +101,6 @@ var unsupportedServer = table{
 	"upgrade_version":               only(),
 	"license_path":                  only(),
 	"license_env":                   only(),
-	"enable_event_broker":           only(true),
 	"csi_volume_claim_gc_interval":  only(5 * time.Minute),
 	"csi_volume_claim_gc_threshold": only(time.Hour),
 	"csi_plugin_gc_threshold":       only(time.Hour),
@@ -123,10 +113,6 @@ var unsupportedServer = table{
 	"raft_logstore":                 empty("choosing the log store"),
 	"start_timeout":                 only(30 * time.Second),
 	"job_max_priority":              only(100),
-	"job_default_priority":          only(50),
-	"job_max_count":                 only(50000),
-	"job_max_source_size":           only("1M"),
-	"search":                        empty("changing search limits"),
 	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
 	"client_introduction": block(table{
 		"enforcement":          only("none", "warn"),
@@ -281,6 +267,12 @@ func noEffect(why string) setting {
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError, "err": slog.LevelError,
+}
+
+// Level returns the level of a name, in any case.
+func Level(name string) (slog.Level, bool) {
+	level, ok := levels[strings.ToLower(name)]
+	return level, ok
 }
 
 type duration = time.Duration

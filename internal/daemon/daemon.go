@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"berth"
@@ -36,6 +38,11 @@ import (
 type Config struct {
 	*config.Config
 	Log *slog.Logger
+	// Output is the log that Log writes to; nil: it cannot be followed, and its
+	// level stays.
+	Output *Log
+	// Reload reads the configuration again; nil: it cannot be.
+	Reload func() (*config.Config, error)
 
 	// Version is Berth's own version. NomadVersion is the Nomad release whose
 	// interfaces it serves: what ${attr.nomad.version} evaluates to.
@@ -58,6 +65,9 @@ type Daemon struct {
 	handler http.Handler
 	ports   accept.Ports // how many connections each port may have
 	started time.Time
+
+	live      atomic.Pointer[live]
+	reloading sync.Mutex // held by Reload
 }
 
 // New opens everything that can fail: directories, listeners, the Raft log. The
@@ -69,6 +79,7 @@ func New(conf Config) (*Daemon, error) {
 	limit.LogTo(conf.Log)
 	limitMemoryOnce(conf.Log)
 	d := &Daemon{conf: conf, log: conf.Log, ports: accept.Divide(accept.Descriptors()), started: time.Now()}
+	d.live.Store(liveOf(conf.Config))
 	if err := d.open(); err != nil {
 		d.close()
 		return nil, err
@@ -111,14 +122,15 @@ func (d *Daemon) open() (err error) {
 		if err := d.newServer(); err != nil {
 			return err
 		}
-		d.handler = d.server.Handler()
+		d.handler = d.withProfiles(d.server.Handler())
 		return nil
 	}
 	// Without a server, the API forwards to the servers of the node.
-	d.handler = api.NewAgent(api.AgentConfig{
+	d.handler = d.withProfiles(api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(d.agent),
 		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled,
-	})
+		Diagnostics: diagnostics{d},
+	}))
 	return nil
 }
 
@@ -149,7 +161,7 @@ func (d *Daemon) close() {
 }
 
 // Run runs the agent until ctx ends or a part of it fails. A SIGHUP reloads the
-// certificates meanwhile. If ctx ends with a Signal as its cause, the server
+// configuration meanwhile. If ctx ends with a Signal as its cause, the server
 // leaves its cluster where the configuration wants that for this signal.
 //
 // The node ends before the server, so that its last reports still arrive.
@@ -163,7 +175,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer endRest()
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
-		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins()}
+		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins(), Headers: d.headers}
 		return api.Serve(rest, d.http, ui.Handler(d.handler), limits, d.log)
 	})
 	g.Go(func() error { giveBack(rest); return nil })
@@ -177,12 +189,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 		stop := context.AfterFunc(rest, endNode)
 		defer stop()
 		defer d.leave(ctx)
+		defer d.notify("STOPPING=1")
 		if d.agent != nil {
 			return d.agent.Run(node)
 		}
 		<-node.Done()
 		return nil
 	})
+	d.notify("READY=1")
 	err := g.Wait()
 	// An orderly end is no error.
 	if errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/api"
 	"berth/internal/consensus"
 	"berth/internal/events"
 	"berth/internal/leader/collector"
@@ -36,7 +37,9 @@ func (d *Daemon) newServer() (err error) {
 			Timing: consensus.Multiplied(s.RaftMultiplier), SnapshotEvery: uint64(s.RaftSnapshotThreshold),
 			SnapshotInterval: s.RaftSnapshotInterval, TrailingLogs: uint64(s.RaftTrailingLogs),
 		},
-		Issuer: s.Issuer,
+		Issuer: s.Issuer, NoEvents: s.NoEvents, Diagnostics: diagnostics{d},
+		Search: api.SearchLimits{FuzzyOff: !s.Search.Fuzzy, LimitQuery: s.Search.LimitQuery, LimitResults: s.Search.LimitResults, MinTermLength: s.Search.MinTermLength},
+		Jobs:   api.JobLimits{DefaultPriority: s.Jobs.DefaultPriority, MaxCount: s.Jobs.MaxCount, MaxSource: s.Jobs.MaxSource, NoSource: s.Jobs.MaxSource == 0},
 		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
 		Logger: d.log, Self: d.self, Health: d.health,
 		ACL: d.conf.ACL.Enabled, MinTokenTTL: d.conf.ACL.MinTTL, MaxTokenTTL: d.conf.ACL.MaxTTL, ResetIndex: resetIndex(s.DataDir),

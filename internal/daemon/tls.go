@@ -2,10 +2,6 @@ package daemon
 
 import (
 	"crypto/tls"
-	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"berth"
@@ -59,49 +55,4 @@ func (d *Daemon) httpTLS() *tls.Config {
 		return nil
 	}
 	return d.tls.HTTPS()
-}
-
-// onHangup reloads the certificates at each SIGHUP, which scripts send after
-// replacing the files. The rest of the configuration stays as it is. Call the
-// function it returns to stop.
-func (d *Daemon) onHangup() func() {
-	hangups, end, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-hangups:
-				d.reload()
-			case <-end:
-				return
-			}
-		}
-	}()
-	return func() {
-		signal.Stop(hangups)
-		close(end)
-		<-ended
-	}
-}
-
-// reload reads the certificates again. It only logs errors, as nobody waits for
-// its result: a file that cannot be used leaves the old certificates in place.
-// New connections use the new ones.
-func (d *Daemon) reload() {
-	if d.tls == nil {
-		d.log.Warn("reloading the configuration is not supported; restart the agent, its tasks keep running")
-		return
-	}
-	if err := d.tls.Reload(); err != nil {
-		d.log.Error("cannot reload the certificates; the old ones stay in use", "error", err)
-		return
-	}
-	if err := d.checkTLS(); err != nil {
-		d.log.Error("other agents will refuse the reloaded certificate", "error", err)
-		return
-	}
-	leaf := d.tls.Leaf()
-	d.log.Info("certificates reloaded; the rest of the configuration is unchanged, as reloading it is not supported",
-		slog.String("certificate", certs.Describe(leaf)), slog.Time("expires", leaf.NotAfter.UTC()))
 }

@@ -93,7 +93,11 @@ type Config struct {
 	Wrapping *keyring.Files
 	Issuer   string // who issues identities; "": no name is known
 	Search   api.SearchLimits
-	Faults   Faults // empty except in builds with fault points
+	Jobs     api.JobLimits
+	NoEvents bool // serve no stream of events
+	// Diagnostics looks into this process; nil: nothing does.
+	Diagnostics api.Diagnostics
+	Faults      Faults // empty except in builds with fault points
 }
 
 // TLS configures how servers and agents authenticate each other. The zero value
@@ -218,7 +222,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.api = api.New(api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
-		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.events, Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search,
+		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.shownEvents(), Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search, Jobs: c.Jobs, Diagnostics: c.Diagnostics,
 	})
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
@@ -228,6 +232,14 @@ func newServer(c Config) (*Server, error) {
 	s.handleServers()
 	s.handleKeyring()
 	return s, nil
+}
+
+// shownEvents are the events that the API shows, nil if it shows none.
+func (s *Server) shownEvents() *events.Buffer {
+	if s.config.NoEvents {
+		return nil
+	}
+	return s.events
 }
 
 // ownNode returns what names the node of this process, nil if it has none.
