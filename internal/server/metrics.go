@@ -93,6 +93,7 @@ var (
 	nodesHeld     = gauge("heartbeat.held", "Nodes that missed their heartbeat and are not marked down, because many missed it at once.")
 	nodeAlarms    = gauge("heartbeat.alarms", "How often in this term many nodes missed their heartbeat at once.")
 	planCount     = gauge("nomad.plan.submitted", "Plans submitted during this term.")
+	planQueue     = gauge("nomad.plan.queue_depth", "Plans that are not committed yet.")
 	planRefused   = gauge("nomad.plan.node_rejected", "Placements refused during this term, by node and kind of reason.", "node_id", "reason")
 	streamRefused = gauge("stream.refused", "Commands about stream jobs and deletions refused as outdated since the server started, by code.", "code")
 	listEncoded   = gauge("list.encodings", "Lists that were encoded since the server started, each for everyone who asked the same.")
@@ -184,6 +185,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	// at fault.
 	plans, refused := t.planner.Stats()
 	put(planCount, float64(plans))
+	put(planQueue, float64(t.planner.Queued()))
 	for node, kinds := range refused {
 		for kind, n := range kinds {
 			put(planRefused, float64(n), node.String(), string(kind))

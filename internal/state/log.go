@@ -51,6 +51,16 @@ func (p *Pending) Resolve(err error) {
 	close(p.done)
 }
 
+// Done reports whether the group is committed, or lost.
+func (p *Pending) Done() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns nil once the group is committed and applied here. If ctx ends
 // first, the outcome is open.
 func (p *Pending) Wait(ctx context.Context) error {

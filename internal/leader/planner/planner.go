@@ -8,6 +8,7 @@ package planner
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type Planner struct {
 	mu      sync.Mutex
 	refused refusals
 	plans   uint64
+	queued  []*state.Pending // plans that are not committed yet, the oldest first, and some that are
 }
 
 // New returns the planner of a term.
@@ -56,7 +58,7 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	if err != nil {
 		return nil, err
 	}
-	if err := p.tell(p.count(plan)); err != nil {
+	if err := p.tell(p.count(plan, pending)); err != nil {
 		return nil, err
 	}
 	err = pending.Results[0].Err
@@ -69,10 +71,11 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 }
 
 // count counts a plan and returns commands that add events to nodes.
-func (p *Planner) count(plan *state.ApplyPlan) (tell []state.Command) {
+func (p *Planner) count(plan *state.ApplyPlan, pending *state.Pending) (tell []state.Command) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plans++
+	p.queued = append(p.open(), pending)
 	now := time.Now()
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
@@ -92,6 +95,24 @@ func (p *Planner) tell(events []state.Command) error {
 	}
 	_, err := p.log.Stage(events...)
 	return err
+}
+
+// open returns the plans that are still queued. They are committed in
+// order. The lock is held.
+func (p *Planner) open() []*state.Pending {
+	n := 0
+	for n < len(p.queued) && p.queued[n].Done() {
+		n++
+	}
+	return slices.Delete(p.queued, 0, n)
+}
+
+// Queued returns the number of plans that are not committed yet.
+func (p *Planner) Queued() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queued = p.open()
+	return len(p.queued)
 }
 
 // Stats returns the number of plans, and for each node the number of placements

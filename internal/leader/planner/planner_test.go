@@ -82,9 +82,15 @@ func TestPlanIsCommitted(t *testing.T) {
 		if p.placed() != 0 || p.Tip().Count(state.Allocs) != 3 || p.quasi() != "applying" {
 			t.Errorf("%d are placed, %d on the tip, the evaluation is %q", p.placed(), p.Tip().Count(state.Allocs), p.quasi())
 		}
+		if n := p.Queued(); n != 1 {
+			t.Errorf("%d plans are queued, not 1", n)
+		}
 		p.log.Release()
 		if err := pending.Wait(p.t.Context()); err != nil || p.placed() != 3 {
 			t.Errorf("%d are placed: %v", p.placed(), err)
+		}
+		if n := p.Queued(); n != 0 {
+			t.Errorf("%d plans are queued after they were committed", n)
 		}
 	})
 }
