@@ -81,9 +81,7 @@ func TestPathsOfARun(t *testing.T) {
 	}
 }
 
-// A short selection, once. make faults plays all of them, many times. F-22 is
-// not here: now and then an evaluation waits a minute after it, which is not
-// understood yet.
+// A short selection, once. make faults plays all of them, many times.
 func TestFaults(t *testing.T) {
 	for _, f := range []*Fault{killLeader, flap, harmedLog, installSnapshot, twiceAndLate} {
 		t.Run(f.ID, func(t *testing.T) {
