@@ -1,7 +1,6 @@
-// Command drivers measures what tasks cost a node, by driver: what an idle task
-// takes of memory, threads and processor time besides its own process, and how
-// many tasks a node starts in a second. Beside them are a plain fork and docker
-// run. It needs root, bin/berth, and for docker an engine; see docs/performance.md.
+// Command drivers measures what idle tasks cost a node, by driver: what each takes
+// of memory, threads and processor time besides its own process. It needs root and
+// bin/berth; see docs/performance.md.
 package main
 
 import (
@@ -25,12 +24,9 @@ import (
 func main() {
 	var b bench
 	flag.StringVar(&b.berth, "berth", "bin/berth", "the program that is measured")
-	flag.IntVar(&b.idle, "idle", 200, "idle tasks of raw_exec and exec")
-	flag.IntVar(&b.idleDocker, "idle-docker", 20, "idle tasks of docker")
-	flag.IntVar(&b.starts, "starts", 200, "short tasks of raw_exec and exec")
-	flag.IntVar(&b.startsDocker, "starts-docker", 20, "short tasks of docker")
+	flag.IntVar(&b.idle, "idle", 200, "idle tasks")
 	flag.IntVar(&b.shared, "shared", 0, "allocations that share a supervisor's process; 0 is the default")
-	flag.StringVar(&b.drivers, "drivers", "raw_exec,exec,docker", "drivers to measure")
+	flag.StringVar(&b.drivers, "drivers", "raw_exec", "drivers to measure, separated by commas: raw_exec, exec")
 	flag.Parse()
 	if err := b.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -40,20 +36,16 @@ func main() {
 
 // bench is one run.
 type bench struct {
-	berth, drivers       string
-	idle, idleDocker     int
-	starts, startsDocker int
-	shared               int
+	berth, drivers string
+	idle           int
+	shared         int
 
 	dir   string
 	addr  string // http://…
 	agent *exec.Cmd
 }
 
-// image is made of one static program, so that nothing is pulled.
-const image = "berth-bench:1"
-
-// run measures everything and prints two tables.
+// run measures everything and prints a table.
 func (b *bench) run() (err error) {
 	if b.berth, err = filepath.Abs(b.berth); err != nil {
 		return err
@@ -62,13 +54,6 @@ func (b *bench) run() (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	docker := strings.Contains(b.drivers, "docker")
-	if docker {
-		if err := b.makeImage(); err != nil {
-			return fmt.Errorf("image for docker: %w", err)
-		}
-		defer func() { _ = exec.Command("docker", "image", "rm", "-f", image).Run() }()
-	}
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -86,72 +71,7 @@ func (b *bench) run() (err error) {
 			return fmt.Errorf("idle tasks of %s: %w", d, err)
 		}
 	}
-	fmt.Printf("\n| started and ended | tasks | per second |\n|---|---|---|\n")
-	for _, d := range strings.Split(b.drivers, ",") {
-		n := b.starts
-		if d == "docker" {
-			n = b.startsDocker
-		}
-		took, err := b.measureStarts(d, n)
-		if err != nil {
-			return fmt.Errorf("starts of %s: %w", d, err)
-		}
-		row(d, n, took)
-	}
-	begin := time.Now()
-	for range b.starts {
-		if err := exec.Command("/bin/true").Run(); err != nil {
-			return err
-		}
-	}
-	row("plain fork", b.starts, time.Since(begin))
-	if docker {
-		begin = time.Now()
-		for range b.startsDocker {
-			if out, err := exec.Command("docker", "run", "--rm", "--network", "none", image, "true").CombinedOutput(); err != nil {
-				return fmt.Errorf("docker run: %w: %s", err, out)
-			}
-		}
-		row("docker run", b.startsDocker, time.Since(begin))
-	}
 	return nil
-}
-
-// row prints a row of the second table.
-func row(what string, n int, took time.Duration) {
-	fmt.Printf("| %s | %d | %.1f |\n", what, n, float64(n)/took.Seconds())
-}
-
-// makeImage makes an image of a static shell.
-func (b *bench) makeImage() error {
-	src := filepath.Join(b.dir, "true.go")
-	prog := "package main\n\nimport (\n\t\"os\"\n\t\"time\"\n)\n\nfunc main() {\n\tif len(os.Args) > 1 {\n\t\ttime.Sleep(1000 * time.Hour)\n\t}\n}\n"
-	if err := os.WriteFile(src, []byte(prog), 0o644); err != nil {
-		return err
-	}
-	root := filepath.Join(b.dir, "root", "bin")
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return err
-	}
-	build := exec.Command("go", "build", "-o", filepath.Join(root, "true"), src)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	tar := exec.Command("tar", "-c", "-C", filepath.Dir(root), ".")
-	load := exec.Command("docker", "import", "-c", "ENV PATH=/bin", "-", image)
-	var err error
-	if load.Stdin, err = tar.StdoutPipe(); err != nil {
-		return err
-	}
-	if err := tar.Start(); err != nil {
-		return err
-	}
-	out, err := load.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return tar.Wait()
 }
 
 // start starts the agent and waits until its node is ready.
@@ -276,20 +196,12 @@ func (b *bench) call(method, path string, in, out any) error {
 // get reads from the agent.
 func (b *bench) get(path string, out any) error { return b.call("GET", path, nil, out) }
 
-// job registers n tasks of a driver, that sleep or end at once.
-func (b *bench) job(typ, driver string, n int, sleep bool) error {
-	config := map[string]any{"command": "/bin/true"}
-	switch {
-	case driver == "docker" && sleep:
-		config = map[string]any{"image": image, "command": "true", "args": []string{"sleep"}, "network_mode": "none"}
-	case driver == "docker":
-		config = map[string]any{"image": image, "command": "true", "network_mode": "none"}
-	case sleep:
-		config = map[string]any{"command": "/bin/sleep", "args": []string{"100000"}}
-	}
+// job registers n tasks of a driver, which sleep.
+func (b *bench) job(driver string, n int) error {
+	config := map[string]any{"command": "/bin/sleep", "args": []string{"100000"}}
 	task := map[string]any{"Name": "t", "Driver": driver, "Config": config, "Resources": map[string]any{"CPU": 10, "MemoryMB": 16}}
 	group := map[string]any{"Name": "g", "Count": n, "Tasks": []any{task}, "EphemeralDisk": map[string]any{"SizeMB": 150}}
-	job := map[string]any{"ID": "bench", "Name": "bench", "Type": typ, "Datacenters": []string{"*"}, "TaskGroups": []any{group}}
+	job := map[string]any{"ID": "bench", "Name": "bench", "Type": "service", "Datacenters": []string{"*"}, "TaskGroups": []any{group}}
 	return b.call("PUT", "/v1/jobs", map[string]any{"Job": job}, nil)
 }
 
@@ -316,20 +228,20 @@ func (b *bench) purge() error {
 		return err
 	}
 	return until("nothing of the job is left", func() bool {
-		var allocs []json.RawMessage
+		var allocs []struct{ ClientStatus string }
 		_ = b.call("PUT", "/v1/system/gc", nil, nil)
-		return b.get("/v1/job/bench/allocations", &allocs) == nil && len(allocs) == 0 && len(b.supervisors()) == 0
+		if err := b.get("/v1/job/bench/allocations", &allocs); err != nil {
+			allocs = nil // servers know nothing of the job any more
+		}
+		return len(allocs) == 0 && len(b.supervisors()) == 0
 	})
 }
 
 // measureIdle prints what idle tasks cost.
 func (b *bench) measureIdle(driver string) error {
 	n := b.idle
-	if driver == "docker" {
-		n = b.idleDocker
-	}
 	agent := procOf(b.agent.Process.Pid)
-	if err := b.job("service", driver, n, true); err != nil {
+	if err := b.job(driver, n); err != nil {
 		return err
 	}
 	if err := b.have(n, "running"); err != nil {
@@ -351,20 +263,6 @@ func (b *bench) measureIdle(driver string) error {
 	fmt.Printf("| %s (%d) | %d | %.2f MiB, and %.2f MiB more in the agent | %.2f | %.3f %% of a core |\n", driver, n, len(pids),
 		own/1024/f, (grown.anon-agent.anon)/1024/f, threads/f, float64(ticks)/span.Seconds()/f)
 	return b.purge()
-}
-
-// measureStarts measures how long it takes from a job until its short tasks have
-// ended.
-func (b *bench) measureStarts(driver string, n int) (time.Duration, error) {
-	begin := time.Now()
-	if err := b.job("batch", driver, n, false); err != nil {
-		return 0, err
-	}
-	if err := b.have(n, "complete"); err != nil {
-		return 0, err
-	}
-	took := time.Since(begin)
-	return took, b.purge()
 }
 
 // supervisors lists the supervisors of this run's agent.
