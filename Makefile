@@ -14,6 +14,7 @@
 #   make bench   the workloads over the real wire, and the small benchmarks
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
+#   make storm   kills an agent 20 times beside 50 tasks of all drivers
 #   make bench-drivers  what idle tasks of raw_exec cost a node
 #   make scenarios  the acceptance scenarios of stream jobs, a line for each
 #   make hostile attacks one server and three for HOSTILE (1h), while users work
@@ -132,6 +133,10 @@ flaky: deps build
 .PHONY: soak
 soak:
 	BERTH_LONG=1 $(RACE) -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
+
+.PHONY: storm
+storm: deps
+	BERTH_STORM=1 $(GO) test -tags faults -count=1 -timeout 60m -v -run '^TestStorm$$' ./test/storm
 
 # It needs root.
 .PHONY: bench-drivers
