@@ -139,6 +139,13 @@ func (p *Program) Run(ctx context.Context) int {
 
 // dispatch finds the command and runs it, or shows help.
 func (p *Program) dispatch(ctx context.Context) error {
+	if line, yes := p.completing(); yes {
+		p.complete(ctx, line)
+		return nil
+	}
+	if install, yes := autocompletes(p.Args); yes {
+		return p.autocomplete(install)
+	}
 	all := commands()
 	found := find(all, p.Args)
 	switch {

@@ -28,6 +28,7 @@ func jobCommands() []*command {
 		jobActionCommand(),
 		jobAllocsCommand(),
 		jobDeploymentsCommand(),
+		jobDiffCommand(),
 		jobDispatchCommand(),
 		jobEvalCommand(),
 		jobExplainCommand(),
@@ -113,6 +114,7 @@ func operatorCommands() []*command {
 		operatorAutopilotHealthCommand(),
 		operatorAutopilotSetCommand(),
 		operatorClientStateCommand(),
+		operatorDebugCommand(),
 		operatorMetricsCommand(),
 		operatorRaftInfoCommand(),
 		operatorRaftListCommand(),
@@ -176,6 +178,7 @@ func otherCommands() []*command {
 		agentCommand(),
 		agentInfoCommand(),
 		checkCommand(),
+		completionCommand(),
 		configValidateCommand(),
 		fmtCommand(),
 		loginCommand(),
@@ -198,6 +201,7 @@ func otherCommands() []*command {
 		serviceInfoCommand(),
 		serviceListCommand(),
 		statusCommand(),
+		topCommand(),
 		streamPEsCommand(),
 		streamRegionCommand(),
 		streamRoutesCommand(),
@@ -257,7 +261,7 @@ var groups = map[string]string{
 
 // aliases are short and old spellings that Nomad accepts.
 var aliases = []struct{ name, of string }{
-	{"init", "job init"}, {"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"start", "job start"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"}, {"exec", "alloc exec"}, {"action", "job action"},
+	{"debug", "operator debug"}, {"init", "job init"}, {"inspect", "job inspect"}, {"plan", "job plan"}, {"run", "job run"}, {"start", "job start"}, {"stop", "job stop"}, {"validate", "job validate"}, {"logs", "alloc logs"}, {"fs", "alloc fs"}, {"exec", "alloc exec"}, {"action", "job action"},
 	{"alloc-status", "alloc status"}, {"eval-status", "eval status"}, {"node-status", "node status"}, {"node-drain", "node drain"},
 	{"server-members", "server members"}, {"server-join", "server join"}, {"server-force-leave", "server force-leave"}, {"client-config", "node config"},
 }
@@ -265,11 +269,11 @@ var aliases = []struct{ name, of string }{
 // unsupportedCommands are the commands and groups of Nomad that Berth lacks.
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
-	"":                  "debug ui",
+	"":                  "ui",
 	"license":           "get inspect",
 	"monitor":           "export",
 	"node":              "identity intro",
-	"operator":          "debug utilization",
+	"operator":          "utilization",
 	"operator raft":     "migrate-backend",
 	"operator snapshot": "agent",
 	"plugin":            "status",
