@@ -170,19 +170,23 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 	var running sync.WaitGroup
 	n.stop = func() { cancel(); n.session.Close(); running.Wait() }
 	var out op.NodeAnswer
-	err = poll(func() (bool, error) { // as agents do, it tries again while a new leader takes over
-		err := n.session.Call(ctx, "Node.Register", &op.RegisterNode{Node: n.Node}, &out)
-		if berth.KindOf(err) == berth.Unavailable {
-			return false, nil
+	// As agents do, it tries again while a new leader takes over.
+	try := func(method string, in, out any) {
+		if err != nil {
+			return
 		}
-		return err == nil, err
-	})
-	if err == nil {
-		err = n.session.Call(ctx, "Node.UpdateStatus", &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}, &out)
+		err = poll(func() (bool, error) {
+			err := n.session.Call(ctx, method, in, out)
+			if errors.Is(err, berth.ErrNoLeader) || berth.KindOf(err) == berth.Unavailable {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	}
-	if err == nil { // the call that proves who is at the other end
-		err = n.session.Call(ctx, "Node.GetClientAllocs", &op.NodeAllocIndexes{NodeID: n.ID, SecretID: n.SecretID}, &op.NodeAllocIndexesAnswer{})
-	}
+	try("Node.Register", &op.RegisterNode{Node: n.Node}, &out)
+	try("Node.UpdateStatus", &op.BeatNode{NodeID: n.ID, SecretID: n.SecretID, Status: berth.NodeReady}, &out)
+	// The call that proves who is at the other end.
+	try("Node.GetClientAllocs", &op.NodeAllocIndexes{NodeID: n.ID, SecretID: n.SecretID}, &op.NodeAllocIndexesAnswer{})
 	if err != nil {
 		n.stop()
 		return nil, err

@@ -14,7 +14,7 @@ func Reference() string {
 	slices.SortFunc(all, func(a, b *command) int { return strings.Compare(a.name, b.name) })
 	var b strings.Builder
 	b.WriteString("# Commands\n\nEvery command, as `berth <command> -h` shows it. All work under the name `nomad`, too.\n" +
-		"This page is made from the program: `go test . -run TestReference -update`.\n\n")
+		"This page is made from the program: `go test ./test/reference -update`.\n\n")
 	for _, c := range all {
 		if !c.hidden {
 			fmt.Fprintf(&b, "* [%s](#%s): %s\n", c.name, strings.ReplaceAll(c.name, " ", "-"), c.synopsis)

@@ -5,6 +5,8 @@ package top
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -88,9 +90,10 @@ type model struct {
 	width, height int
 	stack         []level // the last one is shown
 	page          Page
-	loaded        bool  // page belongs to the shown place
-	serial        int   // of the newest load; answers to older ones are dropped
-	err           error // of the last load
+	loaded        bool   // page belongs to the shown place
+	serial        int    // of the newest load; answers to older ones are dropped
+	err           error  // of the last load
+	problem       string // the same on one line
 	mode          mode
 	input         string // in the modes filtering and naming
 	filter        string
@@ -146,6 +149,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, nil
 		}
 		m.err = msg.err
+		m.problem = strings.ReplaceAll(fmt.Sprintf("%v", msg.err), "\n", " ")
 		if msg.err == nil {
 			m.page, m.loaded = msg.page, true
 			m.settle()

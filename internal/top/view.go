@@ -113,7 +113,7 @@ func (m *model) noteLine() string {
 	case m.mode == naming:
 		return ":" + m.input + "█"
 	case m.err != nil:
-		return m.styled(red, strings.Join(strings.Fields(m.err.Error()), " "))
+		return m.styled(red, m.problem)
 	case m.note != "":
 		return m.note
 	case m.filter != "":
