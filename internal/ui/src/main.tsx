@@ -108,7 +108,7 @@ function Frame() {
     <header class="top">
       <button class="icon-btn menu" aria-label="Menu" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name="menu" /></button>
       <a class="brand" href={href('/')} aria-label="Berth: overview"><img src={icon} alt="" /><span>Berth</span></a>
-      <button class="find" aria-label="Find (Ctrl K)" onClick={() => setDialog('palette')}><span>Find a job, node, allocation…</span><kbd>Ctrl K</kbd></button>
+      <button class="find" onClick={() => setDialog('palette')}><span>Find a job, node, allocation…</span><kbd>Ctrl K</kbd></button>
       <span class="grow" />
       <Connection />
       {s && <span class="dim small p2" title="Region">{s.Region}</span>}

@@ -105,7 +105,7 @@ export function Lanes({ evals, allocs }: { evals: TracedEval[]; allocs: AllocStu
           {lanes.map((l) => <button key={l.e.ID} class="lane-name" aria-pressed={sel === l.e.ID} style={{ height: rowH + 'px', paddingLeft: 12 + Math.min(6, l.e.Depth) * 8 + 'px' }} title={l.e.TriggeredBy} onClick={() => setSel(sel === l.e.ID ? '' : l.e.ID)}>{l.e.Parent ? '↳ ' : ''}{l.e.TriggeredBy}</button>)}
         </div>
         <div class="lane-plot" tabIndex={0} role="region" aria-label="Timeline, scrolls sideways" onWheel={(e) => { if (e.ctrlKey) { e.preventDefault(); setZoom(Math.max(0.25, Math.min(8, zoom * (e.deltaY < 0 ? 1.15 : 1 / 1.15)))) } }}>
-          <svg width={width} height={height} style={{ minWidth: '100%' }} role="img" aria-label={`Timeline of ${shown.length} evaluations`}>
+          <svg width={width} height={height} style={{ minWidth: '100%' }} role="group" aria-label={`Timeline of ${shown.length} evaluations`}>
             {ticks.map((t) => <g key={t.t}><line x1={t.x} x2={t.x} y1={head - 6} y2={height} class="grid" /><text x={t.x + 3} y={12} class="tick">{new Date(t.t).toLocaleTimeString('en-GB')}<title>{exact(t.t)}</title></text></g>)}
             {lanes.map((l, i) => <rect key={l.e.ID} x={0} y={y(i)} width="100%" height={rowH} class={'lane' + (sel === l.e.ID ? ' sel' : i % 2 ? ' odd' : '')} onClick={() => setSel(l.e.ID)} />)}
             {lanes.map((l, i) => {
