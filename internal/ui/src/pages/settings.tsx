@@ -74,7 +74,6 @@ function SignIn({ place }: PageProps) {
       <label class="field" style={{ flex: '1 1 320px' }}>One-time token<input type="text" autocomplete="off" value={once} onInput={(e) => setOnce(e.currentTarget.value)} /></label>
       <button class="btn" style={{ alignSelf: 'end' }} disabled={task.busy}>Exchange</button>
     </form>
-    <p class="small dim">On a machine with a token in its environment, <code>berth ui</code> opens this page signed in.</p>
     <Status state="pending" text="The token stays in the memory of this page." />
   </div></Panel>
 }
