@@ -129,9 +129,9 @@ type ACLBindingRule struct {
 // once. The state has neither: the token's secret is encrypted with a key that
 // follows from the one-time secret.
 type OneTimeToken struct {
-	AccessorID     string   // of the token that it stands for
+	AccessorID     string   // of the token that it stands for; "" of an introduction token that a node has used
 	SecretHash     [32]byte // SHA-256 of the one-time secret
-	Sealed         []byte   // the secret of the token
+	Sealed         []byte   // the secret of the token; nil of an introduction token
 	ExpirationTime int64    // ns since 1970
 	CreateIndex    uint64
 	ModifyIndex    uint64

@@ -172,18 +172,19 @@ const (
 	CodeStaleVersion    Code = "stale-version"    // about another version of a file than the one there is
 	CodeUIDMismatch     Code = "uid-mismatch"     // the name is another object's now
 	CodeAlreadyDone     Code = "already-done"
-	CodeNotEmpty        Code = "not-empty"    // something it owns holds it; wait
-	CodeNodeHeld        Code = "node-held"    // an exclusive pool has the node, or would take it from others
-	CodeDiskFull        Code = "disk-full"    // nothing can be written until the server's disk has space
-	CodeDiskSlow        Code = "disk-slow"    // nothing is written until the server's disk has taken what is on its way
-	CodeWrongSecret     Code = "wrong-secret" // the node is known with another secret
-	CodeDeleting        Code = "deleting"     // it can be asked for again when what is being deleted has gone
+	CodeNotEmpty        Code = "not-empty"      // something it owns holds it; wait
+	CodeNodeHeld        Code = "node-held"      // an exclusive pool has the node, or would take it from others
+	CodeDiskFull        Code = "disk-full"      // nothing can be written until the server's disk has space
+	CodeDiskSlow        Code = "disk-slow"      // nothing is written until the server's disk has taken what is on its way
+	CodeWrongSecret     Code = "wrong-secret"   // the node is known with another secret
+	CodeNotIntroduced   Code = "not-introduced" // the node is new, and no valid introduction token came with it
+	CodeDeleting        Code = "deleting"       // it can be asked for again when what is being deleted has gone
 )
 
 // Codes are all codes.
 var Codes = []Code{
 	CodeOwnerMissing, CodeOwnerDeleting, CodeStaleGeneration, CodeStaleLaunch, CodeStaleEpoch, CodeStaleVersion, CodeUIDMismatch, CodeAlreadyDone,
-	CodeNotEmpty, CodeNodeHeld, CodeDeleting, CodeDiskFull, CodeDiskSlow, CodeWrongSecret,
+	CodeNotEmpty, CodeNodeHeld, CodeDeleting, CodeDiskFull, CodeDiskSlow, CodeWrongSecret, CodeNotIntroduced,
 }
 
 // Known reports whether c is one of Codes. A code that comes from another

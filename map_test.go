@@ -22,7 +22,7 @@ import (
 const layers = `
 internal/...
 berth
-internal/decode internal/cron internal/condition internal/driverconfig internal/validate
+internal/decode internal/cron internal/condition internal/driverconfig internal/validate internal/audit
 internal/admit
 internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring internal/authmethod
 internal/login
@@ -57,7 +57,7 @@ var agentSees = []string{
 
 // cliSees is what the command line may import of ours, beside the helpers in
 // internal that no line of the map names.
-var cliSees = []string{"berth", "client", "op", "jobspec", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/validate", "internal/wire/certs"}
+var cliSees = []string{"berth", "client", "op", "jobspec", "internal/audit", "internal/config", "internal/cron", "internal/daemon", "internal/decode", "internal/diff", "internal/validate", "internal/wire/certs"}
 
 // TestLayers keeps the map true.
 func TestLayers(t *testing.T) {

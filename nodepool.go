@@ -10,7 +10,7 @@ type NodePool struct {
 	Name                   string
 	Description            string
 	Meta                   map[string]string
-	NodeIdentityTTL        time.Duration // 0 is DefaultNodeIdentityTTL; kept for clients, as nodes have no identities yet
+	NodeIdentityTTL        time.Duration // how long the identities of its nodes are valid; 0 is DefaultNodeIdentityTTL
 	SchedulerConfiguration *PoolSchedulerConfig
 	CreateIndex            uint64
 	ModifyIndex            uint64

@@ -82,6 +82,9 @@ type BeatNode struct {
 	UpdatedAt int64 // s since 1970
 	NodeEvent *berth.NodeEvent
 	SecretID  string // sent in addition to Write.AuthToken, which older agents leave empty
+	// RenewIdentity asks for a new identity, though the one in AuthToken, if there
+	// is one, may be good for long.
+	RenewIdentity bool
 	Write
 }
 
@@ -95,6 +98,9 @@ type NodeAnswer struct {
 	NumNodes              int32
 	Servers               []ServerAddr
 	SchedulingEligibility string
+	// SignedIdentity is the node's identity from now on, a JWT; nil: what it has
+	// stays.
+	SignedIdentity *string
 	Meta
 }
 

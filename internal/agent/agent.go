@@ -115,7 +115,11 @@ type Config struct {
 	// MaxKillTimeout bounds how long a task may take to end, whatever its job
 	// says; 0 is no bound.
 	MaxKillTimeout time.Duration
-	GC             GC // when directories of ended allocations are removed
+	IntroToken     string // introduces a new node; "" is what intro_token.jwt in StateDir says, if anything
+	// TaskAPI serves the HTTP API on a task's own socket until the listener is
+	// closed; nil: tasks have none. who names the task, for people.
+	TaskAPI func(ln net.Listener, who string)
+	GC      GC // when directories of ended allocations are removed
 
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics Diagnostics
@@ -202,6 +206,8 @@ type Agent struct {
 	id      berth.NodeID
 	secret  string // proves to servers that a request is the node's own
 
+	identity nodeIdentity
+
 	dirs    *saferoot.Root // of the allocations
 	db      *local.DB      // from Run on
 	reports *reporter
@@ -287,6 +293,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a.pool = supervise.NewPool(cmp.Or(c.SharedBy, DefaultShared))
 	a.loadMeta()
+	a.loadIdentity()
 	a.node = a.describe(context.Background())
 	a.meter = host.New(a.dirs.Path(), speed(a.node))
 	a.serving = a.serve()
@@ -392,7 +399,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Sign: a.sign, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Sign: a.sign, TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

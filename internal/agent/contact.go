@@ -19,6 +19,7 @@ import (
 // Servers that did not hear a node within its TTL take its allocations for
 // lost, or do not know how they are. So they are told again of all that live.
 func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
+	a.renewed(answer)
 	a.mu.Lock()
 	missed := a.contactTTL > 0 && sent.Sub(*a.contact.Load()) > a.contactTTL
 	if answer.HeartbeatTTL > 0 {

@@ -48,6 +48,7 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		a.mu.Unlock()
 		node.Status = berth.NodeInit
 		in := &op.RegisterNode{Node: &node, Write: a.write()}
+		in.AuthToken = a.introduction()
 		sent := time.Now()
 		answer, err := op.Call(ctx, a.c.Servers, op.NodeRegister, in)
 		if err == nil {
@@ -58,8 +59,14 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if berth.CodeOf(err) == berth.CodeWrongSecret {
-			a.sayWrongSecret()
+		if code := berth.CodeOf(err); code == berth.CodeWrongSecret || code == berth.CodeNotIntroduced {
+			if code == berth.CodeWrongSecret {
+				a.sayWrongSecret()
+			} else if a.unproved() {
+				continue // the introduction token may do
+			} else {
+				a.sayNotIntroduced(err)
+			}
 			if err := backoff(ctx, n, firstRetry, lastRetry); err != nil {
 				return nil, err
 			}
@@ -85,12 +92,20 @@ func (a *Agent) sayWrongSecret() {
 		"node", a.id, "file", filepath.Join(a.c.StateDir, "secret-id"))
 }
 
+// sayNotIntroduced says what an agent needs whose node is new to servers that
+// take only nodes with an introduction token. It goes on trying.
+func (a *Agent) sayNotIntroduced(err error) {
+	a.log.Error("servers refuse the node, because it is new and shows no valid introduction token. To make one: berth node intro create -node-pool POOL. "+
+		"Write it into intro_token.jwt in the state directory, or set client.intro_token, and start the agent again", "node", a.id, "pool", a.Node().NodePool,
+		"file", filepath.Join(a.c.StateDir, "intro_token.jwt"), "error", err)
+}
+
 // sendHeartbeats returns nil when the node must be registered again.
 func (a *Agent) sendHeartbeats(ctx context.Context, changed <-chan struct{}) error {
 	failures := 0
 	for {
 		// The first makes the node ready.
-		in := &op.BeatNode{NodeID: a.id, Status: berth.NodeReady, UpdatedAt: time.Now().Unix(), SecretID: a.secret, Write: a.write()}
+		in := &op.BeatNode{NodeID: a.id, Status: berth.NodeReady, UpdatedAt: time.Now().Unix(), SecretID: a.secret, RenewIdentity: a.wantsIdentity(), Write: a.write()}
 		err := failpoint.Hit("agent/beat")
 		var answer *op.NodeAnswer
 		sent := time.Now()
@@ -156,11 +171,11 @@ func (a *Agent) markRegistered() {
 }
 
 // write is what goes with every write of this node.
-func (a *Agent) write() op.Write { return op.Write{Region: a.c.Region, AuthToken: a.secret} }
+func (a *Agent) write() op.Write { return op.Write{Region: a.c.Region, AuthToken: a.credential()} }
 
 // query is what goes with every read.
 func (a *Agent) query() op.Query {
-	return op.Query{Region: a.c.Region, AuthToken: a.secret, AllowStale: true}
+	return op.Query{Region: a.c.Region, AuthToken: a.credential(), AllowStale: true}
 }
 
 // watchDrivers checks the drivers and has the node registered again when one has

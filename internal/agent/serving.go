@@ -59,6 +59,7 @@ func (a *Agent) serve() *serving {
 	a.serveMeta(s)
 	a.servePause(s)
 	a.serveDiagnostics(s)
+	a.serveIdentity(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

@@ -36,6 +36,7 @@ func (s *Server) access() {
 	write(s, op.UpdateACLRole, writeRole)
 	write(s, op.RemoveACLRole, removeRole)
 	read(s, op.AskACL, canI)
+	read(s, op.WhoAmI, s.whoAmI)
 }
 
 // errACLOff is the answer to what makes no sense without access control.

@@ -124,6 +124,14 @@ type Config struct {
 	// Issuer is who issues identities, an address that tools of OpenID Connect
 	// find this API at; "": they cannot.
 	Issuer string
+	// Audit is the audit log; nil: there is none.
+	Audit *Audit
+	// TokenWrites and NamespaceWrites are how many writes a second one token may
+	// make, and all in one namespace; TokenFailures is how many wrong tokens one
+	// address may show at once. 0 is no limit. They count with access control only.
+	TokenWrites, NamespaceWrites, TokenFailures int
+	// Introductions is whether new nodes must be introduced.
+	Introductions Introductions
 	// Metrics serves /v1/metrics; nil: there are none.
 	Metrics MetricsSource
 	// Schedulers are the workers of this server; nil: there are none.
@@ -162,6 +170,9 @@ type Server struct {
 	// else nil.
 	server func(context.Context) (peer.Conn, error)
 
+	tokenWrites, namespaceWrites *buckets
+	who                          whoKnown // in an agent that is not a server
+
 	admission admission  // writes of users that wait for the log
 	intake    *intake    // requests with a body in progress
 	lists     lists      // that callers share
@@ -186,6 +197,7 @@ func (s *Server) all() {
 	s.deployments()
 	s.allocs()
 	s.nodes()
+	s.nodeIdentities()
 	s.hosts()
 	s.pools()
 	s.namespaces()
@@ -223,7 +235,7 @@ func empty(c Config) *Server {
 	}
 	var g *guard
 	if c.ACL {
-		g = &guard{store: c.Store}
+		g = &guard{store: c.Store, guesses: newGuesses(c.TokenFailures)}
 		c.Authorize, c.Rights = g.authorize, g.name
 	}
 	if c.Authorize == nil {
@@ -236,6 +248,7 @@ func empty(c Config) *Server {
 	s := &Server{
 		Config: c, guard: g, providers: login.New(c.Logger), loggingIn: make(chan struct{}, maxLogins), operations: map[string]*operation{}, rpc: map[string]rpcHandler{}, served: map[string]bool{},
 		waiting: waiting{count: map[string]int{}}, intake: newIntake(),
+		tokenWrites: perSecond(c.TokenWrites), namespaceWrites: perSecond(c.NamespaceWrites),
 	}
 	s.lists.init()
 	return s
@@ -243,12 +256,17 @@ func empty(c Config) *Server {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w, r, a := s.auditing(w, r)
+	defer func() { a.finish(w, r) }()
 	defer s.rescue(w, r)
 	h, values, err := s.routes.match(r)
-	if err != nil && refusedByName(w, r) {
-		return
-	}
 	if err != nil {
+		if refused := a.receive(r.Context(), nil, nil, token(r)); refused != nil {
+			err = refused
+		} else if refusedByName(w, r) {
+			return
+		}
+		a.failed(err)
 		s.fail(w, err)
 		return
 	}

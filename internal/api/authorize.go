@@ -17,9 +17,10 @@ import (
 
 // guard decides what callers may do, by the tokens and policies of the state.
 type guard struct {
-	store *state.Store
-	known sync.Map // [32]byte, the hash of a secret → *holder
-	tasks workloads
+	store   *state.Store
+	guesses *guesses
+	known   sync.Map // [32]byte, the hash of a secret → *holder
+	tasks   workloads
 }
 
 // holder is what is known of the holder of a token.
@@ -56,6 +57,22 @@ func (g *guard) holder(token string) (*holder, error) {
 	return x, nil
 }
 
+// seen reports whether a token, or none, was found to be valid before. It may have
+// ended since.
+func (g *guard) seen(token string) bool {
+	if token == "" {
+		return true
+	}
+	hash := sha256.Sum256([]byte(token))
+	if isJWT(token) {
+		g.tasks.mu.Lock()
+		defer g.tasks.mu.Unlock()
+		return g.tasks.known[hash] != nil
+	}
+	_, ok := g.known.Load(hash)
+	return ok
+}
+
 // find looks up the holder of a token in a state; nil if it is not valid.
 func find(s *state.Snapshot, token string, hash [32]byte) *holder {
 	if token == "" {
@@ -74,9 +91,13 @@ func (g *guard) authorize(who Caller, need acl.Capability, namespace string) err
 	if need == acl.Open {
 		return nil
 	}
+	if err := g.guesses.refuses(who.Remote); err != nil && !g.seen(who.Token) {
+		return err
+	}
 	h, err := g.holder(who.Token)
 	switch {
 	case err != nil:
+		g.guesses.wrong(who.Remote)
 		return err
 	case h.rights.Allows(need, namespace):
 		return nil
@@ -129,6 +150,9 @@ func (g *guard) name(who Caller) string {
 func (s *Server) meet(ctx context.Context, info *op.Info, who Caller) {
 	if s.guard == nil || who.Token == "" || info.Need == acl.Open || info.Need == acl.Node || info.Need == acl.Server {
 		return
+	}
+	if s.guard.guesses.refuses(who.Remote) != nil && !s.guard.seen(who.Token) {
+		return // it is refused, and not even looked up
 	}
 	if _, err := s.guard.holder(who.Token); err != nil {
 		s.Cluster.Sync(ctx) // without a leader, what is known here decides

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"berth"
@@ -40,12 +39,13 @@ type AgentConfig struct {
 	Diagnostics Diagnostics
 	// Connect returns a way to a server.
 	Connect func(context.Context) (peer.Conn, error)
+	Audit   *Audit // the audit log; nil: there is none
 }
 
 // NewAgent returns the HTTP API of an agent that is no server: it answers for
 // itself, and has a server answer everything else, with the caller's own rights
 // and no more.
-func NewAgent(c AgentConfig) http.Handler {
+func NewAgent(c AgentConfig) *Server {
 	if c.ACL {
 		c.Authorize = func(who Caller, need acl.Capability, namespace string) error {
 			return askServer(c, who, need, namespace)
@@ -53,7 +53,7 @@ func NewAgent(c AgentConfig) http.Handler {
 	}
 	s := empty(Config{
 		Region: c.Region, Logger: c.Logger, Self: c.Self, Health: c.Health, Metrics: c.Metrics, Servers: c.Servers, Cluster: noCluster{}, Store: state.New(),
-		Authorize: c.Authorize, Agents: c.Agents, Diagnostics: c.Diagnostics,
+		Authorize: c.Authorize, Agents: c.Agents, Audit: c.Audit, Diagnostics: c.Diagnostics,
 	})
 	s.server, s.self = c.Connect, &self{c.Has, c.Node, c.ACL}
 	// Every route exists here too, so that any request can be passed on.

@@ -73,7 +73,13 @@ func (s *Server) ForwardedDuplex(ctx context.Context, r *op.Forwarded, agent boo
 	if x.duplex == nil {
 		return berth.Errorf(berth.Invalid, "%s is no call of messages", r.Name)
 	}
-	return s.doDuplex(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, from)
+	done, err := s.auditForwarded(ctx, x, who, in, agent)
+	if err != nil {
+		return err
+	}
+	err = s.doDuplex(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, from)
+	done(err)
+	return err
 }
 
 // serveDuplex answers an operation of messages over HTTP. It returns an error

@@ -50,14 +50,7 @@ func (s *Server) signIdentities(r *Read, in *op.SignIdentities) (out op.Identiti
 	if len(in.Identities) > op.MaxIdentities {
 		return out, berth.Errorf(berth.Invalid, "Identities: must name at most %d, got %d", op.MaxIdentities, len(in.Identities))
 	}
-	row := r.ActiveKey()
-	switch {
-	case s.Keyring == nil:
-		return out, errNoKeyring
-	case row == nil:
-		return out, berth.Errorf(berth.Unavailable, "the cluster has no root key yet")
-	}
-	key, err := s.Keyring.Open(row)
+	key, err := s.signingKey(r.Snapshot)
 	if err != nil {
 		return out, err
 	}
@@ -121,14 +114,13 @@ func identified(snap *state.Snapshot, token string, now time.Time) (c Claims, a 
 	if err := keyring.Verify(token, snap.RootKey, &c); err != nil {
 		return c, nil, err
 	}
-	const skew = 60 // s: clocks of servers differ
 	bad := func(why string) (Claims, *berth.Alloc, error) {
 		return c, nil, berth.Errorf(berth.Denied, "the identity token is not valid: %s", why)
 	}
 	switch at := now.Unix(); {
 	case c.Expires != 0 && at > c.Expires:
 		return bad("it has expired")
-	case c.NotBefore > at+skew:
+	case c.NotBefore > at+clockSkew:
 		return bad("it is not valid yet")
 	}
 	meant := false

@@ -82,6 +82,8 @@ func (s *Server) ofNode(x *operation) {
 			id = q.NodeID
 		case *op.ChangeMeta:
 			id = q.NodeID
+		case *op.RenewNode:
+			id = q.NodeID
 		}
 		return id == "" || id == s.self.node().String()
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/subtle"
 	"fmt"
+	"time"
 
 	"berth"
 	"berth/internal/state"
@@ -16,8 +17,8 @@ func (s *Server) nodes() {
 	read(s, op.ReadNode, readNode)
 	readList(s, op.NodeAllocs, nodeAllocs)
 	write(s, op.DrainNode, drainNode)
-	write(s, op.NodeRegister, registerNode)
-	write(s, op.NodeBeat, beatNode)
+	write(s, op.NodeRegister, s.registerNode)
+	write(s, op.NodeBeat, s.beatNode)
 	read(s, op.NodePull, pullAllocs)
 	read(s, op.AllocFetch, fetchAllocs)
 	write(s, op.AllocReporter, reportAllocs)
@@ -124,8 +125,8 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	return out, nil
 }
 
-// prove returns the node if one of the secrets is its own. The errors for an
-// unknown node and a wrong secret differ, because an agent whose node is unknown
+// prove returns the node if one of the secrets is its own, or is its identity. The
+// errors for an unknown node and a wrong secret differ, because an agent whose node is unknown
 // registers again.
 func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, error) {
 	n := s.Node(id)
@@ -136,13 +137,18 @@ func prove(s *state.Snapshot, id berth.NodeID, secrets ...string) (*berth.Node, 
 		if secret != "" && subtle.ConstantTimeCompare([]byte(secret), []byte(n.SecretID)) == 1 {
 			return n, nil
 		}
+		if isJWT(secret) {
+			if c, err := nodeIdentity(s, secret, time.Now()); err == nil && c.NodeID == n.ID.String() {
+				return n, nil
+			}
+		}
 	}
-	return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("%s: this is not the secret of node %s", berth.PermissionDenied, id)}
+	return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeWrongSecret, Err: fmt.Errorf("%s: this is neither the secret nor the identity of node %s", berth.PermissionDenied, id)}
 }
 
 // registerNode decides that a node is known from now on, or that it changed. A
 // known node must show its secret; eligibility is left as it is.
-func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err error) {
+func (s *Server) registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err error) {
 	if err := checkNode(in.Node); err != nil {
 		return ch, err
 	}
@@ -164,22 +170,38 @@ func registerNode(w *Write, in *op.RegisterNode) (ch Change[op.NodeAnswer], err 
 	// Agents register again to show that they are alive; without news that need
 	// not be in the log.
 	if old != nil && sameNode(old, &n) && in.NodeEvent == nil {
-		return justHeard(old, old.ModifyIndex), nil
+		return s.withIdentity(w, old, justHeard(old, old.ModifyIndex)), nil
 	}
 	c := &state.RegisterNode{Node: &n, Event: boundEvent(in.NodeEvent), Now: w.Now.UnixNano()}
 	w.random(c.Seed[:])
-	ch = propose(c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, &n, c.Evals, o.Index) })
+	ch = propose[op.NodeAnswer](c, func(o *Outcome) op.NodeAnswer { return nodeAnswer(o, &n, c.Evals, o.Index) })
+	if old == nil {
+		used, err := s.introduceNew(w, &n, c)
+		if err != nil {
+			return ch, err
+		}
+		if used != nil { // a server that is too old does not know that a token was used
+			ch.Commands, ch.Older = []state.Command{used}, []state.Command{c}
+		}
+	}
 	// A node that was given up stays so until its agent reports that it is ready.
 	ch.Agent, ch.Up = n.ID, n.Status != berth.NodeDown && (old == nil || !givenUp(old))
-	return ch, nil
+	return s.withIdentity(w, &n, ch), nil
 }
 
 // beatNode takes in a heartbeat. It makes a command only if the status changes
 // or there is an event, so most heartbeats leave the log alone.
-func beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
+func (s *Server) beatNode(w *Write, in *op.BeatNode) (ch Change[op.NodeAnswer], err error) {
 	n, err := prove(w.Snapshot, in.NodeID, in.SecretID, w.Options.AuthToken)
 	if err != nil {
 		return ch, err
+	}
+	if wantsIdentity(w, in) {
+		defer func() {
+			if err == nil {
+				ch = s.withIdentity(w, n, ch)
+			}
+		}()
 	}
 	if in.Status == "" || in.Status == n.Status && in.NodeEvent == nil {
 		return justHeard(n, n.ModifyIndex), nil

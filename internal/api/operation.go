@@ -91,11 +91,19 @@ func (s *Server) serve(info *op.Info, input func() any) *operation {
 			in := x.input()
 			share := s.intake.share(r.RemoteAddr)
 			defer share.end()
+			a := auditOf(r.Context())
 			err := decodeRequest(in, w, r, path, info, share)
+			if refused := a.receive(r.Context(), info, in, token(r)); refused != nil {
+				err = refused
+			}
+			if a != nil {
+				a.stream = x.stream != nil || x.duplex != nil
+			}
 			if err == nil {
 				err = s.serveHTTP(w, r, x, in)
 			}
 			if err != nil {
+				a.failed(err)
 				s.fail(w, err)
 			}
 		})
@@ -345,7 +353,12 @@ func (s *Server) forwarded(ctx context.Context, r *op.Forwarded, agent bool) (*o
 	if x.run == nil {
 		return nil, berth.Errorf(berth.Invalid, "%s is a stream", r.Name)
 	}
+	done, err := s.auditForwarded(ctx, x, who, in, agent)
+	if err != nil {
+		return nil, err
+	}
 	a, err := s.do(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, r.RPC)
+	done(err)
 	if err != nil {
 		return nil, err
 	}
@@ -370,7 +383,13 @@ func (s *Server) ForwardedStream(ctx context.Context, r *op.Forwarded, agent boo
 	if err != nil {
 		return err
 	}
-	return s.doStream(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, &exchange{w, r.View, body})
+	done, err := s.auditForwarded(ctx, x, who, in, agent)
+	if err != nil {
+		return err
+	}
+	err = s.doStream(context.WithValue(ctx, scopeKey{}, r.Scope), x, who, in, &exchange{w, r.View, body})
+	done(err)
+	return err
 }
 
 // received returns the forwarded operation, its caller and its input. The input

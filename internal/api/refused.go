@@ -18,9 +18,6 @@ type refusal struct {
 // edition. Clients compare it.
 const Enterprise = "Nomad Enterprise only endpoint"
 
-// nodeIdentity refuses what is about identities of nodes.
-const nodeIdentity = "identities of nodes are not supported: a node is known by its secret, which its agent makes and keeps"
-
 // csi and hostVolumes refuse volumes that agents do not have.
 const (
 	csi         = "CSI volumes are not supported: use a host volume of the client configuration"
@@ -39,9 +36,6 @@ var refusals = []refusal{
 	{"v1/operator/utilization", http.StatusNotImplemented, Enterprise},
 	{"v1/operator/license", http.StatusNotImplemented, Enterprise},
 
-	{"v1/client/identity", http.StatusNotImplemented, nodeIdentity},
-	{"v1/client/identity/renew", http.StatusNotImplemented, nodeIdentity},
-	{"v1/acl/identity/client-introduction-token", http.StatusNotImplemented, nodeIdentity},
 	{"v1/client/allocation/{ID}/snapshot", http.StatusNotImplemented, "disks of allocations are not moved between nodes: ephemeral_disk.migrate is not supported"},
 
 	{"v1/plugins", http.StatusNotImplemented, csi},

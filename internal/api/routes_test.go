@@ -36,7 +36,7 @@ func TestEveryRouteOfNomad(t *testing.T) {
 		t.Errorf("the list has %d routes", n)
 	}
 	for path, want := range map[string]string{
-		"/v1/sentinel/policies": "Nomad Enterprise only endpoint", "/v1/recommendation/x": "Nomad Enterprise only endpoint", "/v1/client/identity": "identities of nodes are not supported",
+		"/v1/sentinel/policies": "Nomad Enterprise only endpoint", "/v1/recommendation/x": "Nomad Enterprise only endpoint",
 	} {
 		if w := ask(s, "GET", path, ""); w.Code != http.StatusNotImplemented || !strings.HasPrefix(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

@@ -73,12 +73,17 @@ func findWorkload(s *state.Snapshot, token string, now time.Time) (*holder, erro
 	}
 	namespace, job, group := a.Job.Namespace, workloadJob(a.Job), a.Group.Name
 	task := &workload{
-		alloc: a.ID, expires: c.Expires, keys: s.LastChange(state.RootKeys), name: "Workload identity of " + strings.Join([]string{namespace, job, group, c.Task}, "/"),
+		alloc: a.ID, expires: c.Expires, keys: s.LastChange(state.RootKeys), name: workloadName(a, c.Task),
 		policies: s.WorkloadPolicies(namespace, job, group, c.Task),
 	}
 	const root = "nomad/jobs"
 	rights := s.RightsBy(task.policies...).WithOwn(namespace, root, root+"/"+job, root+"/"+job+"/"+group, root+"/"+job+"/"+group+"/"+c.Task)
 	return &holder{version: s.ACLVersion(), rights: rights, task: task}, nil
+}
+
+// workloadName is what people call a task that shows its identity.
+func workloadName(a *berth.Alloc, task string) string {
+	return "Workload identity of " + strings.Join([]string{a.Job.Namespace, workloadJob(a.Job), a.Group.Name, task}, "/")
 }
 
 // workload returns the task that the caller is, nil if it is none.

@@ -262,6 +262,9 @@ func (s *Server) admitWrite(ctx context.Context, info *op.Info, who Caller, opts
 	if err != nil {
 		return nil, nil, &termOver{err}
 	}
+	if err := s.pace(info, who, w.Space(), w.Now); err != nil {
+		return nil, nil, err
+	}
 	w.Snapshot, w.phases = s.Store.Snapshot(), leader
 	return w, leader, nil
 }

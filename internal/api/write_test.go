@@ -60,11 +60,14 @@ func deciderOf[In, Out any](decide func(*Write, *In) (Change[Out], error)) decid
 	}
 }
 
+// alone is a server without keys.
+var alone = &Server{}
+
 var deciders = map[string]decider{
 	"register": deciderOf(registerJob), "validate": deciderOf(validateJob), "plan": deciderOf(planJob), "stop": deciderOf(stopJob),
 	"dispatch": deciderOf(dispatchJob), "scale": deciderOf(scaleJob), "revert": deciderOf(revertJob), "tag": deciderOf(tagVersion),
 	"drain": deciderOf(drainNode), "eligibility": deciderOf(setEligibility), "scheduler": deciderOf(writeScheduler),
-	"report": deciderOf(reportAllocs), "node-register": deciderOf(registerNode), "node-beat": deciderOf(beatNode),
+	"report": deciderOf(reportAllocs), "node-register": deciderOf(alone.registerNode), "node-beat": deciderOf(alone.beatNode),
 	"delete-evals": deciderOf(deleteEvals), "gc": deciderOf(collectGarbage),
 }
 

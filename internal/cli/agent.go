@@ -42,6 +42,7 @@ var agentFlags = []agentFlag{
 	{"alloc-dir", "client.alloc_dir", "string", "The `directory` for allocation directories."},
 	{"node-class", "client.node_class", "string", "The `class` of the node, for use in constraints."},
 	{"node-pool", "client.node_pool", "string", "The node `pool` of the node."},
+	{"client-intro-token", "client.intro_token", "string", "The introduction `token` that lets a new node join, as made by \"node intro create\". Other users of this machine can see it in the process list; the file intro_token.jwt in the state directory does the same."},
 	{"network-interface", "client.network_interface", "string", "The network `interface` whose address is used for task ports."},
 	{"meta", "client.meta", "map", "A `key=value` pair of node metadata. Can be repeated."},
 }
@@ -49,7 +50,7 @@ var agentFlags = []agentFlag{
 // agentUnsupported are the other flags of Nomad's agent. Those in the second
 // list take no value.
 var (
-	agentUnsupported = strings.Fields(`acl-replication-token alloc-mounts-dir client-intro-token
+	agentUnsupported = strings.Fields(`acl-replication-token alloc-mounts-dir
 		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name

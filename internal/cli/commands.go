@@ -98,6 +98,9 @@ func nodeCommands() []*command {
 		nodePoolListCommand(),
 		nodePoolNodesCommand(),
 		nodeStatusCommand(),
+		nodeIdentityGetCommand(),
+		nodeIdentityRenewCommand(),
+		nodeIntroCreateCommand(),
 	}
 }
 
@@ -110,6 +113,7 @@ func operatorCommands() []*command {
 		keyringRemoveCommand(),
 		keyringUseCommand(),
 		operatorAPICommand(),
+		auditVerifyCommand(),
 		operatorAutopilotGetCommand(),
 		operatorAutopilotHealthCommand(),
 		operatorAutopilotSetCommand(),
@@ -235,9 +239,12 @@ var groups = map[string]string{
 	"namespace":               "Manage namespaces",
 	"quota":                   "Manage quotas",
 	"node":                    "Inspect and manage nodes",
+	"node identity":           "Inspect and renew the identities of nodes",
+	"node intro":              "Let new nodes join",
 	"node meta":               "Read and change the metadata of nodes",
 	"node pool":               "Manage node pools",
 	"operator":                "Maintain the cluster",
+	"operator audit":          "Check audit logs",
 	"operator autopilot":      "Inspect and configure the automatic management of servers",
 	"operator gossip":         "Manage gossip between servers",
 	"operator gossip keyring": "Manage the gossip encryption keys",
@@ -272,7 +279,6 @@ var unsupportedCommands = unsupportedList(map[string]string{
 	"":                  "ui",
 	"license":           "get inspect",
 	"monitor":           "export",
-	"node":              "identity intro",
 	"operator":          "utilization",
 	"operator raft":     "migrate-backend",
 	"operator snapshot": "agent",

@@ -60,6 +60,7 @@ type Config struct {
 	TLS             TLS
 	DNS             DNS
 	LogSinks        map[string]ship.Config // where output of tasks is sent, by name
+	Audit           Audit
 
 	LeaveOnInterrupt bool // leave the cluster on SIGINT
 	LeaveOnTerminate bool // leave the cluster on SIGTERM
@@ -108,6 +109,11 @@ type Limits struct {
 	RPCMaxConns   int           // per client address; or NoLimit
 	HTTPHandshake time.Duration // time for TLS
 	RPCHandshake  time.Duration // time for TLS
+
+	// How many writes a second one token may make, and all tokens in one
+	// namespace, on one server. Ten seconds of them may come at once. With access
+	// control only.
+	TokenWrites, NamespaceWrites int
 }
 
 // TLS is the TLS configuration. Files are PEM.
@@ -131,6 +137,20 @@ type ACL struct {
 	Enabled        bool
 	MinTTL, MaxTTL time.Duration // bounds of how long tokens that expire are valid
 }
+
+// Introduction configures whether new nodes must be introduced.
+type Introduction struct {
+	Enforcement string        // IntroductionNone, IntroductionWarn or IntroductionStrict
+	DefaultTTL  time.Duration // of introduction tokens
+	MaxTTL      time.Duration
+}
+
+// What servers do with a new node that shows no valid introduction token.
+const (
+	IntroductionNone   = "none"
+	IntroductionWarn   = "warn" // they take it, and log it
+	IntroductionStrict = "strict"
+)
 
 // Telemetry configures metrics. Both formats are always served.
 type Telemetry struct {
@@ -168,6 +188,7 @@ type Server struct {
 	Join                  Join
 	RejoinAfterLeave      bool   // rejoin the others even if this server left
 	Issuer                string // of identities: an address that tools of OpenID Connect find this API at; "": none
+	Introduction          Introduction
 	NonVoting             bool
 	RaftMultiplier        int                   // scales the timeouts between servers
 	RaftSnapshotThreshold int                   // log entries between snapshots
@@ -180,6 +201,11 @@ type Server struct {
 	Scheduler *berth.SchedulerConfig
 
 	// How long ended objects are kept, and how often they are collected.
+
+	TokenGCThreshold time.Duration // of expired tokens
+	// How old a root key becomes before the next one replaces it, and when keys
+	// that were replaced and are of no use any more are removed.
+	RootKeyRotation, RootKeyGCThreshold, RootKeyGCInterval time.Duration
 
 	NodeGCThreshold       time.Duration
 	JobGCInterval         time.Duration
@@ -212,6 +238,7 @@ type Client struct {
 	AllocDir          string   // absolute; one directory per allocation
 	NodeClass         string   // "": it has no class
 	NodePool          string
+	IntroToken        string // that lets the node join, if it is new; a secret
 	Meta              map[string]string
 	Reserved          Reserved
 	CPUTotalCompute   int // MHz; 0: as detected, like the two below
@@ -324,7 +351,7 @@ func defaults(dev bool) *Config {
 		Log:        Log{RotateDuration: 24 * time.Hour, Facility: "LOCAL0"},
 		Telemetry:  Telemetry{CollectionInterval: time.Second},
 		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
-		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second},
+		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second, TokenWrites: 500, NamespaceWrites: 2000},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		DNS:        dnsDefaults,
 		Server: Server{
@@ -336,6 +363,8 @@ func defaults(dev bool) *Config {
 			Jobs:            JobLimits{DefaultPriority: berth.DefaultPriority, MaxCount: 50_000, MaxSource: 1 << 20},
 			TrackedVersions: 6,
 			RaftMultiplier:  1, RaftSnapshotThreshold: 8192, RaftSnapshotInterval: 2 * time.Minute, RaftTrailingLogs: 10240,
+			Introduction:     Introduction{Enforcement: IntroductionWarn, DefaultTTL: 5 * time.Minute, MaxTTL: 30 * time.Minute},
+			TokenGCThreshold: time.Hour, RootKeyRotation: 720 * time.Hour, RootKeyGCThreshold: time.Hour, RootKeyGCInterval: 10 * time.Minute,
 			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
 			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
 		},

@@ -177,8 +177,8 @@ func TestUnsupportedKeysRefuseByName(t *testing.T) {
 // harmless are keys among the unsupported that pass with any value, or whose own
 // keys the test does not know.
 var harmless = map[string]bool{
-	"server.client_introduction": true,
-	"syslog_facility":            true, "log_rotate_bytes": true, "log_rotate_duration": true, "log_rotate_max_files": true,
+
+	"syslog_facility": true, "log_rotate_bytes": true, "log_rotate_duration": true, "log_rotate_max_files": true,
 	"telemetry.in_memory_retention_period": true, "telemetry.in_memory_collection_interval": true,
 	"telemetry.disable_quota_utilization_metrics": true, "telemetry.disable_rpc_rate_metrics_labels": true,
 }

@@ -105,6 +105,9 @@ func (c *Config) dirs() {
 			*d.dir = filepath.Join(c.DataDir, d.name)
 		}
 	}
+	if c.Audit.Path == "" {
+		c.Audit.Path = filepath.Join(c.DataDir, "audit", "audit.log")
+	}
 }
 
 // object returns the flag as a file with that one key would read, so that it

@@ -55,8 +55,7 @@ var unsupported = table{
 		"address", "allow_unauthenticated", "ca_file", "ca_path", "cert_file", "create_from_role", "default_identity",
 		"jwt_auth_backend_path", "key_file", "name", "namespace", "task_token_ttl", "tls_server_name", "tls_skip_verify",
 		"token", "connection_retry_interval"),
-	"audit": off("the audit log", []string{"enabled"}, "sink", "filter"),
-	"ui":    off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
+	"ui": off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
 
 	"consul":    empty("Consul"),
 	"sentinel":  empty("Sentinel"),
@@ -104,21 +103,12 @@ var unsupportedServer = table{
 	"csi_volume_claim_gc_interval":  only(5 * time.Minute),
 	"csi_volume_claim_gc_threshold": only(time.Hour),
 	"csi_plugin_gc_threshold":       only(time.Hour),
-	"acl_token_gc_threshold":        only(time.Hour),
-	"root_key_gc_interval":          only(10 * time.Minute),
-	"root_key_gc_threshold":         only(time.Hour),
-	"root_key_rotation_threshold":   only(720 * time.Hour),
 	"raft_protocol":                 only(3),
 	"raft_boltdb":                   empty("choosing the log store"),
 	"raft_logstore":                 empty("choosing the log store"),
 	"start_timeout":                 only(30 * time.Second),
 	"job_max_priority":              only(100),
 	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
-	"client_introduction": block(table{
-		"enforcement":          only("none", "warn"),
-		"default_identity_ttl": only(5 * time.Minute),
-		"max_identity_ttl":     only(30 * time.Minute),
-	}),
 }
 
 // unsupportedClient are such keys of the client block.

@@ -62,7 +62,9 @@ type Daemon struct {
 	server  *server.Server // nil without a server
 	cluster *agent.Cluster // nil without a node
 	agent   *agent.Agent   // nil without a node
-	handler http.Handler
+	api     *api.Server
+	handler http.Handler // api, with profiles
+	audit   *api.Audit   // nil without an audit log
 	ports   accept.Ports // how many connections each port may have
 	started time.Time
 
@@ -105,6 +107,9 @@ func (d *Daemon) open() (err error) {
 			return err
 		}
 	}
+	if err := d.openAudit(); err != nil {
+		return err
+	}
 	if d.http, err = listen("ports.http", conf.HTTP); err != nil {
 		return err
 	}
@@ -122,15 +127,17 @@ func (d *Daemon) open() (err error) {
 		if err := d.newServer(); err != nil {
 			return err
 		}
-		d.handler = d.withProfiles(d.server.Handler())
+		d.api = d.server.Handler()
+		d.handler = d.withProfiles(d.api)
 		return nil
 	}
 	// Without a server, the API forwards to the servers of the node.
-	d.handler = d.withProfiles(api.NewAgent(api.AgentConfig{
+	d.api = api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(d.agent),
-		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled,
+		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled, Audit: d.audit,
 		Diagnostics: diagnostics{d},
-	}))
+	})
+	d.handler = d.withProfiles(d.api)
 	return nil
 }
 
@@ -158,6 +165,7 @@ func (d *Daemon) close() {
 	if d.pool != nil {
 		d.pool.Close()
 	}
+	d.closeAudit()
 }
 
 // Run runs the agent until ctx ends or a part of it fails. A SIGHUP reloads the
@@ -198,6 +206,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	d.notify("READY=1")
 	err := g.Wait()
+	d.closeAudit()
 	// An orderly end is no error.
 	if errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed) {
 		err = nil

@@ -41,7 +41,7 @@ func (d *Daemon) newNode() (err error) {
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent, SharedBy: c.SharedBy,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,
-		StopTasksOnExit: d.conf.Dev, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log, Diagnostics: diagnostics{d},
+		IntroToken: c.IntroToken, TaskAPI: d.taskAPI, StopTasksOnExit: d.conf.Dev, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log, Diagnostics: diagnostics{d},
 	})
 	return err
 }

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -30,6 +29,7 @@ import (
 	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
+	"berth/internal/leader/rotate"
 	"berth/internal/msgpack"
 	"berth/internal/state"
 	"berth/internal/wire"
@@ -90,11 +90,15 @@ type Config struct {
 	Keyring *keyring.Ring
 	// Wrapping are the wrapping keys that servers get from each other; nil: they
 	// get none.
-	Wrapping *keyring.Files
-	Issuer   string // who issues identities; "": no name is known
-	Search   api.SearchLimits
-	Jobs     api.JobLimits
-	NoEvents bool // serve no stream of events
+	Wrapping   *keyring.Files
+	Issuer     string // who issues identities; "": no name is known
+	Search     api.SearchLimits
+	Jobs       api.JobLimits
+	NoEvents   bool          // serve no stream of events
+	KeyAges    rotate.Ages   // when root keys are replaced and removed; zero: never
+	KeepTokens time.Duration // how long tokens are kept after they have expired
+	// API sets what only the HTTP API needs; nil: nothing.
+	API func(*api.Config)
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics api.Diagnostics
 	Faults      Faults // empty except in builds with fault points
@@ -220,10 +224,14 @@ func newServer(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(s)
-	s.api = api.New(api.Config{
+	served := api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
 		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.shownEvents(), Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search, Jobs: c.Jobs, Diagnostics: c.Diagnostics,
-	})
+	}
+	if c.API != nil {
+		c.API(&served)
+	}
+	s.api = api.New(served)
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
 		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, call) })
@@ -251,7 +259,7 @@ func (c *Config) ownNode() func() berth.NodeID {
 }
 
 // Handler returns the HTTP handler.
-func (s *Server) Handler() http.Handler { return s.api }
+func (s *Server) Handler() *api.Server { return s.api }
 
 // Served returns the names of the operations that have a handler, over HTTP or
 // RPC.

@@ -191,6 +191,12 @@ func (c *RemoveRootKey) Apply(tx *Tx) error {
 	return nil
 }
 
+// OutOfUse reports whether a key encrypts no variable, and has signed no identity
+// of an allocation that runs.
+func (s *Snapshot) OutOfUse(k *berth.RootKey) bool {
+	return s.VariablesUnder(k.ID) == 0 && s.signedBy(k) == nil
+}
+
 // signedBy returns an allocation that runs and may hold an identity that the
 // key signed, or nil: one that is older than the end of the key's time. It
 // looks at all allocations; keys are rarely removed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -41,9 +42,10 @@ type Config struct {
 	Report func(*op.AllocReport)                 // called when there is news; must not block
 	Chance func() float64                        // from 0 up to 1; spreads restarts
 
-	Sign     task.Signer // see task.Config
-	Networks Networks    // nil: allocations have no networks of their own
-	Registry Registry    // nil: services are not registered
+	Sign     task.Signer                       // see task.Config
+	TaskAPI  func(ln net.Listener, who string) // see agent.Config
+	Networks Networks                          // nil: allocations have no networks of their own
+	Registry Registry                          // nil: services are not registered
 	// Stream is who an allocation of a stream job learns its connections from;
 	// nil: it is run without.
 	Stream connect.Servers
@@ -374,10 +376,18 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork,
 			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
-			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign,
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name),
 			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
 	}
+}
+
+// taskAPI returns what serves the Task API to a task; nil: nothing does.
+func (r *Runner) taskAPI(task string) func(net.Listener) {
+	if r.c.TaskAPI == nil {
+		return nil
+	}
+	return func(ln net.Listener) { r.c.TaskAPI(ln, fmt.Sprintf("task %q of allocation %s", task, r.id)) }
 }
 
 // act gives the orders that the rules ask for now, and returns when to look

@@ -37,6 +37,7 @@ var hooks = []struct {
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
+	{"api", makeAPI},
 	{"payload", writePayload},
 	{"identities", makeIdentities},
 	{"config", makeConfig},
@@ -53,6 +54,7 @@ type attempt struct {
 
 	network func(context.Context) (*driver.Network, *berth.AllocNetworkStatus, error) // see Config.Network
 	sign    Signer                                                                    // nil if there are no servers
+	openAPI func() error                                                              // makes the socket of the Task API; nil: there is none
 
 	names      Names
 	out        *driver.Task

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type Config struct {
 	RunUntil func() time.Time
 
 	Sign Signer // nil: no servers sign identities
+	// API serves the HTTP API to the task until the listener is closed; nil: there
+	// is no socket for it.
+	API func(net.Listener)
 
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
@@ -62,6 +66,7 @@ type Runner struct {
 	inbox  []Event       // what Run has yet to deal with, oldest first
 	handle driver.Handle // of the newest launch; nil before it is started or found
 	over   chan struct{} // closed when that launch has ended
+	api    net.Listener  // the socket of the Task API; nil while there is none
 
 	wake chan struct{} // has one element when inbox has any
 }
@@ -264,6 +269,7 @@ type loop struct {
 func (l *loop) end() {
 	l.detach(driver.ErrDetach)
 	l.wait.Wait()
+	l.closeAPI()
 }
 
 // alarm returns a channel that fires when the alarm is due. It is nil, which
@@ -405,7 +411,7 @@ func (l *loop) attempt() *attempt {
 		place.Isolation = l.c.Driver.Capabilities().Isolation
 	}
 	return &attempt{
-		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network,
+		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, openAPI: l.openAPI,
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,

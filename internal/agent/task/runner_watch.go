@@ -19,6 +19,9 @@ func (l *loop) look(ctx context.Context) {
 	}
 	h, err := l.recover(ctx)
 	if err == nil {
+		if err := l.openAPI(); err != nil {
+			l.c.Log.Warn("the socket of the Task API cannot be made again", "task", l.c.Name, "error", err)
+		}
 		l.hold(h)
 		l.post(Found{h.Launch(), h.State()})
 		return

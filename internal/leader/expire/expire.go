@@ -12,20 +12,25 @@ import (
 const Interval = time.Minute
 
 // Controller deletes the expired tokens and one-time tokens of one term.
-type Controller struct{ next time.Time }
+type Controller struct {
+	keep time.Duration
+	next time.Time
+}
 
-// New returns the controller of a term.
-func New() *Controller { return &Controller{} }
+// New returns the controller of a term, which keeps tokens for some time after they
+// have expired.
+func New(keep time.Duration) *Controller { return &Controller{keep: keep} }
 
 // Step implements leader.Controller. It looks at all tokens, once per interval.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	if now.Before(c.next) {
 		return nil, c.next
 	}
-	tokens, oneTime := snap.ExpiredTokens(now, state.MaxACLRows)
+	before := now.Add(-c.keep)
+	tokens, oneTime := snap.ExpiredTokens(before, state.MaxACLRows)
 	if len(tokens) == 0 && !oneTime {
 		c.next = now.Add(Interval)
 		return nil, c.next
 	}
-	return []state.Command{&state.DropExpired{Accessors: tokens, At: now.UnixNano()}}, now.Add(Interval)
+	return []state.Command{&state.DropExpired{Accessors: tokens, At: before.UnixNano()}}, now.Add(Interval)
 }

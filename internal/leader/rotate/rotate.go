@@ -19,10 +19,21 @@ import (
 type Controller struct {
 	ring *keyring.Ring
 	log  *slog.Logger
+	ages Ages
+	look time.Time // when to look for keys to remove
+}
+
+// Ages says when keys are replaced and removed without being asked. Zero is never.
+type Ages struct {
+	Rotate   time.Duration // the age at which the active key is replaced
+	Remove   time.Duration // how long a key must have been out of use
+	Interval time.Duration // between two looks for keys to remove
 }
 
 // New returns the controller of a term.
-func New(ring *keyring.Ring, log *slog.Logger) *Controller { return &Controller{ring, log} }
+func New(ring *keyring.Ring, ages Ages, log *slog.Logger) *Controller {
+	return &Controller{ring: ring, log: log, ages: ages}
+}
 
 // Watched returns the keys whose change can give the controller something to
 // do.
@@ -72,7 +83,53 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	if !step.Activate.IsZero() || len(step.Rekeyed) > 0 {
 		do = append(do, step)
 	}
+	if len(do) == 0 {
+		var next time.Time
+		if do, next = c.age(snap, now); again.IsZero() || !next.IsZero() && next.Before(again) {
+			again = next
+		}
+	}
 	return do, again
+}
+
+// age replaces the active key when it is old, and removes keys that are out of use
+// for long: that encrypt nothing, and have signed for nothing that runs.
+func (c *Controller) age(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
+	if k := snap.ActiveKey(); k != nil && c.ages.Rotate > 0 && c.ring != nil {
+		again = time.Unix(0, k.CreateTime).Add(c.ages.Rotate)
+		if !now.Before(again) {
+			again = now.Add(retry)
+			next, err := c.ring.Make(slices.Collect(snap.RootKeys()))
+			if err != nil {
+				c.log.Error("the root key is old, and another one cannot be made", "key", k.ID, "error", err)
+				return nil, again
+			}
+			next.CreateTime = now.UnixNano()
+			c.log.Info("the root key is replaced because it is old", "key", k.ID, "by", next.ID)
+			return []state.Command{&state.AddRootKey{Key: next}}, again
+		}
+	}
+	if c.ages.Remove <= 0 || c.ages.Interval <= 0 {
+		return nil, again
+	}
+	if now.Before(c.look) {
+		return nil, earlier(again, c.look)
+	}
+	c.look = now.Add(c.ages.Interval)
+	for k := range snap.RootKeys() {
+		if k.State == berth.KeyInactive && k.RetireTime > 0 && !now.Before(time.Unix(0, k.RetireTime).Add(c.ages.Remove)) && snap.OutOfUse(k) {
+			do = append(do, &state.RemoveRootKey{ID: k.ID})
+		}
+	}
+	return do, earlier(again, c.look)
+}
+
+// earlier returns the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // rekey returns the command that encrypts the next variables of a key with the

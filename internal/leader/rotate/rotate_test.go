@@ -42,7 +42,7 @@ func newWorld(t testing.TB) *world {
 // and returns the number of commands.
 func (w *world) step(t testing.TB, now time.Time) int {
 	t.Helper()
-	do, _ := rotate.New(w.ring, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), now)
+	do, _ := rotate.New(w.ring, rotate.Ages{}, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), now)
 	leader.Stamp(w.log.Tip().Term, do...)
 	for _, c := range do {
 		w.log.Must(t, c)
@@ -111,7 +111,7 @@ func TestPublishedKeys(t *testing.T) {
 	}
 	k.State, k.CreateTime, k.PublishTime = berth.KeyPrepublished, 2, time.Unix(100, 0).UnixNano()
 	w.log.Must(t, &state.AddRootKey{Key: k})
-	_, again := rotate.New(w.ring, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), time.Unix(50, 0))
+	_, again := rotate.New(w.ring, rotate.Ages{}, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), time.Unix(50, 0))
 	if n := w.step(t, time.Unix(50, 0)); n != 0 || !again.Equal(time.Unix(100, 0)) || w.log.Tip().ActiveKey().ID == k.ID {
 		t.Errorf("before its time %d commands; again at %s", n, again)
 	}
@@ -179,7 +179,7 @@ func TestNothingIsReadable(t *testing.T) {
 	w.rotates(t, true)
 	var found bytes.Buffer
 	for {
-		do, _ := rotate.New(w.ring, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), time.Unix(3, 0))
+		do, _ := rotate.New(w.ring, rotate.Ages{}, slog.New(slog.DiscardHandler)).Step(w.log.Tip(), time.Unix(3, 0))
 		if len(do) == 0 {
 			break
 		}
@@ -205,4 +205,32 @@ func TestNothingIsReadable(t *testing.T) {
 	if bytes.Contains(found.Bytes(), []byte(canary)) || bytes.Contains(saved.Bytes(), []byte(canary)) {
 		t.Error("the value is there in plain text")
 	}
+}
+
+// The active key is replaced at its age. A key that is out of use is removed after
+// its time, and one that still encrypts something is not.
+func TestKeysAge(t *testing.T) {
+	w := newWorld(t)
+	ages := rotate.Ages{Rotate: 720 * time.Hour, Remove: time.Hour, Interval: 10 * time.Minute}
+	c := rotate.New(w.ring, ages, slog.New(slog.DiscardHandler))
+	first := w.log.Tip().ActiveKey()
+	made := time.Unix(0, first.CreateTime)
+	if do, again := c.Step(w.log.Tip(), made.Add(ages.Rotate-time.Second)); len(do) > 0 || again.IsZero() || again.After(made.Add(ages.Rotate)) {
+		t.Errorf("too early: %v, then %v", do, again)
+	}
+	now := made.Add(ages.Rotate)
+	do, _ := c.Step(w.log.Tip(), now)
+	w.log.Must(t, do...)
+	second := w.log.Tip().ActiveKey()
+	if len(do) != 1 || second.ID == first.ID {
+		t.Fatalf("the key was not replaced: %v", do)
+	}
+	if do, _ := c.Step(w.log.Tip(), now.Add(ages.Remove-time.Minute)); len(do) > 0 {
+		t.Errorf("removed too early: %v", do)
+	}
+	do, _ = c.Step(w.log.Tip(), now.Add(2*ages.Remove))
+	if used := w.log.Tip().VariablesUnder(first.ID) > 0; used == (len(do) == 1) {
+		t.Errorf("a key that encrypts something: %v, removed: %v", used, do)
+	}
+	w.log.Must(t, do...)
 }

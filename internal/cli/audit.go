@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"berth/internal/audit"
+)
+
+// auditVerifyCommand checks the chain of an audit log.
+func auditVerifyCommand() *command {
+	return &command{
+		name: "operator audit verify", args: "<file>...", synopsis: "Check that an audit log is whole", min: 1, max: -1, local: true,
+		example: "operator audit verify audit-00000000000000001200.log audit.log",
+		help: `Checks the files of an audit log, given from the oldest to the newest: that no line was changed, removed or put in. It prints
+			the numbers of the first and last line, and the hash of the last one. Who can write the file can make another chain, so compare
+			the hash with one that you kept elsewhere.`,
+		setup: func(f *flags) action {
+			d := f.data()
+			return func(_ context.Context, c *call) error {
+				if err := d.check(c); err != nil {
+					return err
+				}
+				chain, err := audit.Verify(c.args...)
+				if err != nil {
+					return err
+				}
+				if d.wanted() {
+					return d.write(c, chain)
+				}
+				before := chain.Prev
+				if before == "" {
+					before = "nothing: this is the beginning of the log"
+				}
+				p := c.page()
+				p.pairs("Lines", strconv.Itoa(chain.Lines), "First", strconv.FormatUint(chain.First, 10), "Last", strconv.FormatUint(chain.Last, 10),
+					"Follows", before, "Hash", chain.Hash)
+				return c.show(p)
+			}
+		},
+	}
+}
