@@ -35,7 +35,7 @@ func TestReferenceIsMadeFromDeclarations(t *testing.T) {
 			continue
 		}
 		if string(b) != text {
-			t.Logf("%s is older than the declarations; run this test with -update", file)
+			t.Errorf("%s is older than the declarations; run this test with -update", file)
 		}
 	}
 }
