@@ -424,7 +424,10 @@ func (b *Broker) Ack(id berth.EvalID, token berth.Token) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.store.Snapshot().Eval(id); e != nil && e.Status == berth.EvalPending && b.queue.Holds(id, token) {
-		b.Logger.Error("an evaluation was acknowledged that is not decided; it is delivered again", "eval", id, "job", e.Key().String())
+		// What ends it may be on its way to the log, such as its cancellation. Then it
+		// is not delivered again, and this was its acknowledgement.
+		b.Logger.Warn("an evaluation was acknowledged that is not decided; it is delivered again", "eval", id, "job", e.Key().String())
+		b.notify(b.recent.ack(id, time.Now()))
 		defer b.wakeRun()
 		return b.queue.Nack(id, token, time.Now())
 	}
