@@ -270,7 +270,7 @@ func (s *Server) introduceNew(w *Write, n *berth.Node, c *state.RegisterNode) (s
 	case IntroduceStrict:
 		return nil, &berth.Error{Kind: berth.Denied, Code: berth.CodeNotIntroduced, Err: why}
 	case IntroduceWarn:
-		s.Logger.Warn("a node registers that was not introduced; with server.client_introduction.enforcement = \"strict\" it would be refused", "node", n.ID, "name", n.Name, "remote", w.Caller.Remote, "reason", err)
+		s.Logger.Info("a node registers that was not introduced; with server.client_introduction.enforcement = \"strict\" it would be refused", "node", n.ID, "name", n.Name, "remote", w.Caller.Remote, "reason", err)
 	}
 	return nil, nil
 }
