@@ -22,7 +22,7 @@ import (
 const layers = `
 internal/...
 berth
-internal/decode internal/cron internal/condition internal/driverconfig internal/validate internal/audit
+internal/decode internal/cron internal/condition internal/driverconfig internal/validate internal/audit internal/templating
 internal/admit
 internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring internal/authmethod
 internal/login
@@ -52,7 +52,7 @@ bench/... test/... examples/...
 // agentSees is what the agent may import of ours, beside its own packages and the
 // helpers in internal that no line of the map names.
 var agentSees = []string{
-	"berth", "internal/cron", "internal/driverconfig", "op", "client", "internal/wire", "internal/peer", "internal/saferoot", "internal/streams/connect",
+	"berth", "internal/cron", "internal/driverconfig", "internal/templating", "op", "client", "internal/wire", "internal/peer", "internal/saferoot", "internal/streams/connect",
 }
 
 // cliSees is what the command line may import of ours, beside the helpers in

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/agent/isolate"
+	"berth/internal/agent/render"
 	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 )
@@ -37,6 +38,9 @@ func Main(args []string) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: supervise ALLOCATION, started by an agent in an allocation's "+ControlDir+" directory")
 		return 2
+	}
+	if args[0] == render.Word {
+		return render.Main()
 	}
 	if isolate.IsWord(args[0]) {
 		return isolate.Main(args[0])
