@@ -53,7 +53,7 @@ func Parse(text string) (p *Policy, err error) {
 			p, err = nil, berth.Errorf(berth.Invalid, "the policy is neither HCL nor JSON")
 		}
 	}()
-	read := parser.Parse
+	read := parser.ParseDontErrorOnDuplicateKeys
 	if strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
 		if read = jsonparser.Parse; !json.Valid([]byte(text)) { // it accepts what is cut off
 			return nil, berth.Errorf(berth.Invalid, "the policy is neither HCL nor JSON")

@@ -539,6 +539,16 @@ var supported = strings.Fields(`
 	job.group.name job.group.count
 	job.group.constraint.attribute job.group.constraint.value job.group.constraint.operator
 	job.group.affinity.attribute job.group.affinity.value job.group.affinity.operator job.group.affinity.weight
+	job.group.restart.render_templates job.group.task.restart.render_templates
+	job.group.task.artifact.chown job.group.task.artifact.destination job.group.task.artifact.headers job.group.task.artifact.insecure
+	job.group.task.artifact.mode job.group.task.artifact.options job.group.task.artifact.source
+	job.group.task.secret.config job.group.task.secret.env job.group.task.secret.name job.group.task.secret.path
+	job.group.task.template.change_mode job.group.task.template.change_script.args job.group.task.template.change_script.command
+	job.group.task.template.change_script.fail_on_error job.group.task.template.change_script.timeout job.group.task.template.change_signal
+	job.group.task.template.data job.group.task.template.destination job.group.task.template.env job.group.task.template.error_on_missing_key
+	job.group.task.template.gid job.group.task.template.left_delimiter job.group.task.template.once job.group.task.template.perms
+	job.group.task.template.right_delimiter job.group.task.template.source job.group.task.template.splay job.group.task.template.uid
+	job.group.task.template.wait.max job.group.task.template.wait.min
 	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
 	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
 	job.group.reschedule.max_delay job.group.reschedule.unlimited

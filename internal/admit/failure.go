@@ -20,7 +20,6 @@ func (c *checker) restart(at string, p *berth.RestartPolicy) {
 // not fit, and the interval then just restarts them without end.
 func (c *checker) restartValues(at string, p *berth.RestartPolicy) {
 	c.oneOf(at+".mode", p.Mode, berth.RestartDelay, berth.RestartFail)
-	c.unsupported(p.RenderTemplates, at+".render_templates", "")
 	c.between(at+".attempts", int64(p.Attempts), 0, 1_000_000)
 	c.duration(at+".interval", p.Interval, minInterval)
 	c.duration(at+".delay", p.Delay, 0)

@@ -29,6 +29,7 @@ func (d *decoder) task(g *berth.TaskGroup, tree decode.Tree, at string) *berth.T
 		t.ScalingPolicies[i] = *t.ScalingPolicies[i].Plain()
 	}
 	d.identities(t)
+	d.inputs(t)
 	// enabled is the older spelling of disabled, and can only be told from
 	// an absent one as a pointer.
 	if e := t.LogConfig.Enabled; e != nil {
@@ -77,6 +78,9 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	c.actions(at+".action", t)
 	c.taskScaling(at+".scaling", t)
 	c.identities(at, t)
+	c.artifacts(at+".artifact", t)
+	c.templates(at+".template", t)
+	c.secrets(at+".secret", t)
 	c.unsupportedTask(at, t)
 }
 

@@ -65,16 +65,13 @@ func namesHostNetwork(ports []berth.Port) bool {
 }
 
 var unsupportedInTask = []unsupported[*berth.Task]{
-	{"artifact", func(t *berth.Task) bool { return len(t.Artifacts) > 0 }, ""},
 	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
 	{"consul", func(t *berth.Task) bool { return t.Consul != nil }, ""},
-	{"template", func(t *berth.Task) bool { return len(t.Templates) > 0 }, ""},
 	{"volume_mount.selinux_label", func(t *berth.Task) bool {
 		return slices.ContainsFunc(t.VolumeMounts, func(m berth.VolumeMount) bool { return m.SELinuxLabel != "" })
 	}, ""},
 	{"csi_plugin", func(t *berth.Task) bool { return t.CSIPluginConfig != nil }, ""},
 	{"kind", func(t *berth.Task) bool { return t.Kind != "" }, ""},
-	{"secret", func(t *berth.Task) bool { return len(t.Secrets) > 0 }, ""},
 	{"identity.service_name", func(t *berth.Task) bool {
 		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return w.ServiceName != "" })
 	}, ""},
@@ -87,7 +84,7 @@ var unsupportedInTask = []unsupported[*berth.Task]{
 // Unsupported returns the keys of a job file that are refused by name, in the
 // order of the tables: "group.consul".
 func Unsupported() []string {
-	out := []string{"restart.render_templates"}
+	out := []string{"task.template.rolling", "task.template.vault_grace", "task.template.change_script.run_on_first_render"}
 	out = append(out, keysOf("job", unsupportedInJob)...)
 	out = append(out, keysOf("group", unsupportedInGroup)...)
 	out = append(out, keysOf("group.volume", unsupportedInVolume)...)

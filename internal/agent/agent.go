@@ -35,6 +35,7 @@ import (
 	"berth/internal/agent/driver/isolated"
 	"berth/internal/agent/driver/podman"
 	"berth/internal/agent/driver/raw"
+	"berth/internal/agent/fetch"
 	"berth/internal/agent/fingerprint"
 	"berth/internal/agent/host"
 	"berth/internal/agent/local"
@@ -119,7 +120,12 @@ type Config struct {
 	// TaskAPI serves the HTTP API on a task's own socket until the listener is
 	// closed; nil: tasks have none. who names the task, for people.
 	TaskAPI func(ln net.Listener, who string)
-	GC      GC // when directories of ended allocations are removed
+	// Artifacts says what fetching may take; its command and cache are filled in.
+	Artifacts fetch.Config
+	// DenyFunctions are functions that templates may not use, beside those that
+	// none may.
+	DenyFunctions []string
+	GC            GC // when directories of ended allocations are removed
 
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics Diagnostics
@@ -214,6 +220,7 @@ type Agent struct {
 
 	pool     *supervise.Pool // of supervisors; nil: each allocation has one of its own
 	services *registry
+	fetcher  *fetch.Fetcher
 	serving  *serving          // what servers may ask
 	networks *network.Networks // nil if this agent makes none
 	dns      *dns.Server       // nil if this agent answers no names
@@ -280,6 +287,8 @@ func New(c Config) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Folders.Close())
 	}
+	c.Artifacts.Command, c.Artifacts.Cache = c.Supervisor, filepath.Join(c.StateDir, "artifacts")
+	a.fetcher = fetch.New(c.Artifacts)
 	a.addContainers()
 	if c.Networks.Bridge != "" {
 		c.Networks.StateDir, c.Networks.Resolver = filepath.Join(c.StateDir, "networks"), c.DNS.Enabled
@@ -399,7 +408,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Sign: a.sign, TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

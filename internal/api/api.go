@@ -208,6 +208,7 @@ func (s *Server) all() {
 	s.variables()
 	s.rootKeys()
 	s.identities()
+	s.templates()
 	s.resources()
 	s.streams()
 	s.agent()

@@ -74,10 +74,9 @@ func findWorkload(s *state.Snapshot, token string, now time.Time) (*holder, erro
 	namespace, job, group := a.Job.Namespace, workloadJob(a.Job), a.Group.Name
 	task := &workload{
 		alloc: a.ID, expires: c.Expires, keys: s.LastChange(state.RootKeys), name: workloadName(a, c.Task),
-		policies: s.WorkloadPolicies(namespace, job, group, c.Task),
 	}
-	const root = "nomad/jobs"
-	rights := s.RightsBy(task.policies...).WithOwn(namespace, root, root+"/"+job, root+"/"+job+"/"+group, root+"/"+job+"/"+group+"/"+c.Task)
+	rights, policies := workloadRights(s, a, c.Task)
+	task.policies = policies
 	return &holder{version: s.ACLVersion(), rights: rights, task: task}, nil
 }
 

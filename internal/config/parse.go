@@ -116,7 +116,7 @@ func (r *reader) hcl(text []byte) (out object) {
 			r.addf(r.file, "", "invalid HCL: %v", p)
 		}
 	}()
-	f, err := parser.Parse(text)
+	f, err := parser.ParseDontErrorOnDuplicateKeys(text)
 	if err != nil {
 		pos := r.file
 		if e, ok := errors.AsType[*parser.PosError](err); ok {

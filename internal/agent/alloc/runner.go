@@ -43,6 +43,7 @@ type Config struct {
 	Chance func() float64                        // from 0 up to 1; spreads restarts
 
 	Sign     task.Signer                       // see task.Config
+	Inputs   task.Inputs                       // likewise
 	TaskAPI  func(ln net.Listener, who string) // see agent.Config
 	Networks Networks                          // nil: allocations have no networks of their own
 	Registry Registry                          // nil: services are not registered
@@ -376,7 +377,7 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 		r.tasks = append(r.tasks, task.New(task.Config{
 			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork,
 			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
-			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name),
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name), Inputs: r.c.Inputs,
 			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
 	}

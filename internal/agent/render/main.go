@@ -44,6 +44,9 @@ func Main() int {
 func all(r *Request) []Result {
 	brain := template.NewBrain()
 	for key, v := range r.Values {
+		if v.Missing && v.Kind != VarExists {
+			continue // the library calls it missing, as we do
+		}
 		brain.ForceSet(key, v.native())
 	}
 	out := make([]Result, len(r.Templates))

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/agent/fetch"
 	"berth/internal/agent/isolate"
 	"berth/internal/agent/render"
 	"berth/internal/failpoint"
@@ -39,8 +40,11 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "usage: supervise ALLOCATION, started by an agent in an allocation's "+ControlDir+" directory")
 		return 2
 	}
-	if args[0] == render.Word {
+	switch args[0] {
+	case render.Word:
 		return render.Main()
+	case fetch.Word:
+		return fetch.Main()
 	}
 	if isolate.IsWord(args[0]) {
 		return isolate.Main(args[0])

@@ -46,7 +46,8 @@ type Place struct {
 	// Isolation is how far the task's driver keeps it from the machine; "" is
 	// not at all. It decides where the task finds its directories.
 	Isolation driver.Isolation
-	MaxKill   time.Duration // the longest kill_timeout that this machine grants; 0 is any
+	Secrets   map[string]string // by name and key, as in ${secret.name.key}
+	MaxKill   time.Duration     // the longest kill_timeout that this machine grants; 0 is any
 }
 
 // killTimeout is how long a task may take to end: what the job says, or what
@@ -88,7 +89,7 @@ func Environment(a *op.Alloc, t *berth.Task, p *Place) map[string]string {
 	maps.Copy(own, p.Stream)
 	// Metadata and the job's env may refer to the variables so far, not to each
 	// other.
-	names := Names{Node: p.Node, Region: p.Region, Env: own}
+	names := Names{Node: p.Node, Region: p.Region, Env: own, Secrets: p.Secrets}
 	for k, v := range meta(a.Job, group, t) {
 		v = names.Replace(v)
 		own["NOMAD_META_"+strings.ToUpper(variable(k))] = v

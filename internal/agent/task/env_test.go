@@ -291,11 +291,10 @@ func TestAdvisory_C45_HostileTaskNamesAreRefused(t *testing.T) {
 func TestWhatIsNotBuiltIsRefusedByName(t *testing.T) {
 	a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver"}`)
 	tk := a.Job.TaskGroups[0].Tasks[0]
-	tk.Templates = []berth.Template{{}}
-	tk.Artifacts = []berth.TaskArtifact{{}}
+	tk.Consul = &berth.Consul{}
 	tk.Vault = &berth.Vault{}
 	_, _, err := prepared(t, a, 0, mock.New(true))
-	for _, want := range []string{"template", "artifact", "vault"} {
+	for _, want := range []string{"consul", "vault"} {
 		if err == nil || !strings.Contains(err.Error(), "task[app]."+want) {
 			t.Errorf("%s: %v", want, err)
 		}

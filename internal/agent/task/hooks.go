@@ -34,12 +34,15 @@ var hooks = []struct {
 	{"granted", checkGranted},
 	{"volumes", checkVolumes},
 	{"network", joinNetwork},
+	{"secrets", getSecrets},
 	{"environment", makeEnv},
 	{"user", checkUser},
 	{"directories", makeDirs},
 	{"api", makeAPI},
 	{"payload", writePayload},
 	{"identities", makeIdentities},
+	{"artifacts", fetchArtifacts},
+	{"templates", renderTemplates},
 	{"config", makeConfig},
 	{"mounts", makeMounts},
 	{"logs", makeLogs},
@@ -56,9 +59,15 @@ type attempt struct {
 	sign    Signer                                                                    // nil if there are no servers
 	openAPI func() error                                                              // makes the socket of the Task API; nil: there is none
 
+	inputs *Inputs
+	doing  func(typ, message string) // tells in the task's history what is being done
+	state  State                     // of the task when the attempt began
+
 	names      Names
 	out        *driver.Task
 	identities map[string]Validity // by name
+	rendered   []string            // hashes of the texts of templates, in their order
+	fetched    bool                // artifacts were fetched
 }
 
 // prepare runs the hooks and returns what the driver is to start.
@@ -93,7 +102,7 @@ func checkNames(_ context.Context, at *attempt) error {
 }
 
 // reservedNames are the other directories of an allocation.
-var reservedNames = []string{"alloc", supervise.ControlDir, ".", ".."}
+var reservedNames = []string{"alloc", ".fetch", supervise.ControlDir, ".", ".."}
 
 // CheckName refuses what cannot be a task's name.
 func CheckName(s string) error {
@@ -122,9 +131,7 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	t := at.task
 	var ps berth.Problems
 	for name, present := range map[string]bool{
-		"artifact": len(t.Artifacts) > 0, "template": len(t.Templates) > 0, "vault": t.Vault != nil, "consul": t.Consul != nil,
-		"secret":     len(t.Secrets) > 0,
-		"csi_plugin": t.CSIPluginConfig != nil,
+		"vault": t.Vault != nil, "consul": t.Consul != nil, "csi_plugin": t.CSIPluginConfig != nil,
 	} {
 		if present {
 			ps.Addf("task["+t.Name+"]."+name, "is not supported by this agent")
@@ -268,6 +275,7 @@ func lookupUser(name string) (uid, gid int, ok bool) {
 // what execve would cut or misread.
 func makeEnv(_ context.Context, at *attempt) error {
 	env := Environment(at.alloc, at.task, at.place)
+	at.names.Secrets = at.place.Secrets
 	for k, v := range env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
 			return berth.Errorf(berth.Invalid, "env: %q cannot be an environment variable", k)

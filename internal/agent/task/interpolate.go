@@ -13,6 +13,8 @@ type Names struct {
 	Node   *berth.Node
 	Region string
 	Env    map[string]string
+
+	Secrets map[string]string // by name and key, as in ${secret.name.key}
 }
 
 // Replace puts values in place of the names in s, once: a value is not looked
@@ -67,6 +69,10 @@ func (n *Names) lookup(name string) (string, bool) {
 		return v, ok
 	}
 	kind, rest, dotted := strings.Cut(name, ".")
+	if kind == "secret" && dotted {
+		v, ok := n.Secrets[rest]
+		return v, ok
+	}
 	if dotted && n.Node != nil {
 		switch kind {
 		case "node":

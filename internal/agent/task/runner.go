@@ -47,7 +47,8 @@ type Config struct {
 	Sign Signer // nil: no servers sign identities
 	// API serves the HTTP API to the task until the listener is closed; nil: there
 	// is no socket for it.
-	API func(net.Listener)
+	API    func(net.Listener)
+	Inputs Inputs // of templates, artifacts and secrets
 
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
@@ -355,6 +356,7 @@ func (l *loop) do(a Action) {
 		// runs.
 		h := l.current()
 		l.background(func(ctx context.Context) { l.await(ctx, h) })
+		l.watchTemplates()
 	case DoStop:
 		// A restored task may be ordered to end before it is found. Found says
 		// it again then.
@@ -412,6 +414,8 @@ func (l *loop) attempt() *attempt {
 	}
 	return &attempt{
 		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, openAPI: l.openAPI,
+		inputs: &l.c.Inputs,
+		doing:  func(typ, message string) { l.post(Doing{typ, message}) }, state: l.State(),
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
@@ -444,7 +448,7 @@ func (l *loop) prepare(ctx context.Context) {
 	at := l.attempt()
 	if err := at.prepare(ctx); err != nil {
 		if !driver.Detaching(ctx) {
-			l.post(PrepareFailed{Why: err.Error(), Recoverable: driver.IsRecoverable(err)})
+			l.post(PrepareFailed{Why: err.Error(), Recoverable: driver.IsRecoverable(err), Type: eventOf(err)})
 		}
 		return
 	}
@@ -453,6 +457,9 @@ func (l *loop) prepare(ctx context.Context) {
 	l.mu.Unlock()
 	if len(at.identities) > 0 {
 		l.post(Renewed{All: at.identities})
+	}
+	if len(at.rendered) > 0 || at.fetched {
+		l.post(Rendered{Texts: at.rendered, Fetched: at.fetched})
 	}
 	l.post(Prepared{})
 }

@@ -11,6 +11,7 @@
 package task
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"syscall"
@@ -59,6 +60,8 @@ type State struct {
 	Up     bool      `json:",omitempty"` // it ran in this round
 
 	Identities map[string]Validity `json:",omitempty"` // by name, as last signed
+	Rendered   []string            `json:",omitempty"` // hashes of the texts of its templates
+	Fetched    bool                `json:",omitempty"` // its artifacts are there
 }
 
 // Kill is an order to end a task.
@@ -66,6 +69,7 @@ type Kill struct {
 	Reason  string // a sentence for the operator
 	Event   string `json:",omitempty"` // type of an event that says why, besides Killing; "" for none
 	NoDelay bool   `json:",omitempty"` // without the shutdown delay
+	Failed  bool   `json:",omitempty"` // the task has failed then
 }
 
 // CutOffReason is the reason of a task that ended because no server was reached.
@@ -113,7 +117,7 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		st.prepared()
 	case PrepareFailed:
 		if st.Phase == Preparing {
-			st.failed(berth.EventSetupFailure, e.Why, e.Recoverable)
+			st.failed(cmp.Or(e.Type, berth.EventSetupFailure), e.Why, e.Recoverable)
 		}
 	case Started:
 		if st.Phase == Starting {
@@ -141,6 +145,14 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 		st.renewed(e)
 	case Schedule:
 		st.schedule(e)
+	case Doing:
+		st.doing(e)
+	case Told:
+		if st.Phase == Running {
+			st.note(event(berth.EventTemplate, now, e.Message))
+		}
+	case Rendered:
+		st.Rendered, st.Fetched = e.Texts, st.Fetched || e.Fetched
 	}
 	return st.State, st.actions
 }
@@ -483,7 +495,7 @@ func (s *step) askToEnd() { s.do(DoStop{SignalNumber(s.spec.KillSignal), s.spec.
 // killed ends a task that was ordered to.
 func (s *step) killed() {
 	s.note(berth.NewTaskEvent(berth.EventKilled, s.now))
-	s.dead(false)
+	s.dead(s.Kill != nil && s.Kill.Failed)
 }
 
 // dead ends the task for good. failed is what servers judge the allocation by.

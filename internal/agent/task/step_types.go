@@ -32,12 +32,23 @@ type (
 		Reboot bool // because the machine was restarted
 	}
 
+	// Doing says what the hooks are doing or waiting for.
+	Doing struct{ Type, Message string }
+	// Told adds an event about the templates of a task that runs.
+	Told struct{ Message string }
+	// Rendered says what the texts of templates are, before a start or later.
+	Rendered struct {
+		Texts   []string // hashes, in the order of the job
+		Fetched bool     // the artifacts are there
+	}
+
 	// Prepared says that the hooks are done.
 	Prepared struct{}
 	// PrepareFailed says that one failed.
 	PrepareFailed struct {
 		Why         string
 		Recoverable bool
+		Type        string // of the task event; "" is a setup failure
 	}
 	// Started says that the task runs.
 	Started struct{ Handle []byte }
@@ -101,6 +112,9 @@ func (Signal) event()        {}
 func (Renewed) event()       {}
 func (Note) event()          {}
 func (Schedule) event()      {}
+func (Doing) event()         {}
+func (Told) event()          {}
+func (Rendered) event()      {}
 
 // Action is something to be done about a task. Each of the first four is
 // answered by an event.
