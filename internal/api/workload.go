@@ -71,7 +71,6 @@ func findWorkload(s *state.Snapshot, token string, now time.Time) (*holder, erro
 	if a.Group.Task(c.Task) == nil {
 		return nil, errToken
 	}
-	namespace, job, group := a.Job.Namespace, workloadJob(a.Job), a.Group.Name
 	task := &workload{
 		alloc: a.ID, expires: c.Expires, keys: s.LastChange(state.RootKeys), name: workloadName(a, c.Task),
 	}

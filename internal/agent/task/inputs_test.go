@@ -110,7 +110,7 @@ func TestInputsAreThereBeforeTheStart(t *testing.T) {
 			{"SourcePath":"local/in/file.tpl","DestPath":"${NOMAD_TASK_DIR}/out","Perms":"0640"},
 			{"EmbeddedTmpl":"A=\"{{ with nomadVar \"nomad/jobs/web\" }}{{ .password }}{{ end }}\"\n# no\nB=2 # two\n","DestPath":"secrets/env","Envvars":true},
 			{"EmbeddedTmpl":"{{ file \"local/in/file.tpl\" | len }}","DestPath":"../alloc/data/shared"}],
-		"Config":{"x":"${A}${secret.db.password}"}}`, v)
+		"Config":{"stdout_string":"${A}${secret.db.password}"}}`, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestInputsAreThereBeforeTheStart(t *testing.T) {
 	if st, err := root.Lstat("app/local/out"); err != nil || st.Mode() != fs.FileMode(0o640) {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
-	if at.names.Env["A"] != "p1" || at.names.Env["B"] != "2" || at.out.Config["x"] != "p1p1" || !at.fetched || len(at.rendered) != 3 {
+	if at.names.Env["A"] != "p1" || at.names.Env["B"] != "2" || at.out.Config["stdout_string"] != "p1p1" || !at.fetched || len(at.rendered) != 3 {
 		t.Errorf("%v %v %v %v", at.names.Env["A"], at.names.Env["B"], at.out.Config, at.rendered)
 	}
 }
