@@ -142,6 +142,7 @@ func TestANodeTouchesOnlyWhatIsItsOwn(t *testing.T) {
 				ID: "reg", ServiceName: "web", Namespace: "default", NodeID: node.ID, Datacenter: "dc1", JobID: "web", AllocID: placed.ID, Address: "10.6.6.6", Port: 80,
 			}}, Write: w},
 			"service.resolve": &op.ServiceLookup{NodeID: node.ID, Space: "default", ServiceName: "web", Query: q},
+			"template.values": &op.WantsQuery{NodeID: node.ID, AllocID: placed.ID, TaskName: "app", Query: q},
 			"service.remove":  &op.DeleteServiceByID{ID: "reg", Write: w},
 			"stream.pull":     &op.ConnectivityQuery{NodeID: node.ID, AllocID: placed.ID, Query: q},
 			"stream.report":   &op.ReportConnectivity{NodeID: node.ID, AllocID: placed.ID, PE: "p-0000000000000001-00", State: "full", Write: w},

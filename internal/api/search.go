@@ -219,18 +219,18 @@ func searchPrefix(r *Read, in *op.SearchQuery) (out op.SearchAnswer, err error) 
 		return out, err
 	}
 	for _, p := range chosen {
-		found, visible := []string{}, r.spaces(p)
+		found, visible, truncated := []string{}, r.spaces(p), false
 		for namespace, id := range p.rows(r, in.Prefix) {
 			if !strings.HasPrefix(id, in.Prefix) && p.named() || !visible(namespace) {
 				continue
 			}
 			if len(found) == op.MostMatches {
-				out.Truncations[p.context] = true
+				truncated = true
 				break
 			}
 			found = append(found, id)
 		}
-		out.Matches[p.context], out.Truncations[p.context] = found, out.Truncations[p.context]
+		out.Matches[p.context], out.Truncations[p.context] = found, truncated
 	}
 	return out, nil
 }

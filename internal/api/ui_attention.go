@@ -122,17 +122,18 @@ func whyBlocked(e *berth.Eval) string {
 		groups = append(groups, g)
 	}
 	slices.Sort(groups)
-	for _, g := range groups {
-		m := e.FailedTGAllocs[g]
-		who := "It waits"
-		if n := m.CoalescedFailures + 1; n > 1 {
-			who = fmt.Sprintf("%d instances of %q wait", n, g)
-		} else if len(groups) > 1 {
-			who = fmt.Sprintf("The group %q waits", g)
-		}
-		return who + " for capacity: " + lacking(m) + "."
+	if len(groups) == 0 {
+		return "It waits for capacity."
 	}
-	return "It waits for capacity."
+	g := groups[0] // the first stands for all
+	m := e.FailedTGAllocs[g]
+	who := "It waits"
+	if n := m.CoalescedFailures + 1; n > 1 {
+		who = fmt.Sprintf("%d instances of %q wait", n, g)
+	} else if len(groups) > 1 {
+		who = fmt.Sprintf("The group %q waits", g)
+	}
+	return who + " for capacity: " + lacking(m) + "."
 }
 
 // lacking says what was missing on how many nodes.

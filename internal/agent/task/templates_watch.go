@@ -103,7 +103,7 @@ func (l *loop) renderAgain(ctx context.Context, r *renderer) error {
 			if err != nil || !time.Now().Before(end) {
 				break
 			}
-			if changed, err = l.changed(ctx, r, before); err != nil {
+			if _, err = l.changed(ctx, r, before); err != nil {
 				return err
 			}
 			if slices.Equal(last, r.hashes()) {
