@@ -99,6 +99,7 @@ deps:
 	@command -v qemu-system-x86_64 >/dev/null || (apt-get update && apt-get install -y --no-install-recommends qemu-system-x86)
 	@command -v javac >/dev/null || (apt-get update && apt-get install -y --no-install-recommends default-jdk-headless)
 	@command -v python3 >/dev/null || (apt-get update && apt-get install -y --no-install-recommends python3)
+	@command -v git >/dev/null || (apt-get update && apt-get install -y --no-install-recommends git)
 	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
 	@test -x /usr/lib/cni/bridge && command -v iptables >/dev/null || (apt-get update && apt-get install -y containernetworking-plugins iptables)
 
