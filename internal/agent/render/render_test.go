@@ -2,6 +2,7 @@ package render
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func TestHostileTemplates(t *testing.T) {
 		{`{{ index (parseJSON "[1]") 7 }}`, "out of range"},
 		{`{{ range loop 1 1000000000 }}{{ end }}`, "cannot be rendered"},
 		{`{{ $x := "aaaaaaaaaaaaaaaa" }}{{ range loop 40 }}{{ $x = print $x $x }}{{ end }}`, "cannot be rendered"},
-		{`{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`, "exceeded maximum template depth"},
+		{`{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`, "exceeded maximum template depth|cannot be rendered"}, // which of two bounds is met first
 		{`{{ sprig_repeat 1000000000 "aaaaaaaaaa" }}`, "cannot be rendered"},
 	} {
 		out, err := Run(t.Context(), []string{exe, "supervise"}, &Request{Templates: []Template{{Text: x.text}}})
@@ -99,7 +100,7 @@ func TestHostileTemplates(t *testing.T) {
 		case len(out) == 1:
 			got = out[0].Err
 		}
-		if !strings.Contains(got, x.want) {
+		if !slices.ContainsFunc(strings.Split(x.want, "|"), func(want string) bool { return strings.Contains(got, want) }) {
 			t.Errorf("%s: %q, want %q", x.text, got, x.want)
 		}
 	}
