@@ -1,10 +1,7 @@
 package jobspec
 
 import (
-	"bytes"
-
 	"berth"
-	"berth/internal/admit"
 	"berth/internal/decode"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -19,34 +16,13 @@ func ParseNamespace(file File) (*berth.Namespace, error) {
 }
 
 // parseSettings parses a specification that has settings alone.
-func parseSettings[T any](file File, what string, s settings) (n *T, err error) {
-	doc := &document{}
-	err = doc.look(file.Name, func() (err error) {
-		if err := checkSize(file); err != nil {
-			return err
+func parseSettings[T any](file File, what string, s settings) (*T, error) {
+	return parseObject[T](file, what, func(ps *problems) (tree decode.Tree, err error) {
+		if body, ok := parseBody(file, ps); ok {
+			tree = settingsBlock(ps, body, what, s)
 		}
-		var tree decode.Tree
-		if isJSON(file.Text) {
-			if tree, err = decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
-				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
-			}
-		} else {
-			body, ok := parseBody(file, &doc.problems)
-			if ok {
-				tree = settingsBlock(&doc.problems, body, what, s)
-			}
-			if err := doc.problems.err(); err != nil {
-				return err
-			}
-		}
-		n = new(T)
-		doc.problems.adopt(admit.Fill(n, tree, what).Err(), file.Name, nil)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return n, nil
+		return tree, ps.err()
+	}, nil)
 }
 
 // settings are what a block may have: names in the API of its attributes, of its

@@ -1,10 +1,8 @@
 package jobspec
 
 import (
-	"bytes"
 	"strconv"
 
-	"berth/internal/admit"
 	"berth/internal/decode"
 
 	"github.com/hashicorp/hcl/v2"
@@ -17,28 +15,8 @@ import (
 // ParsePool parses the specification of a node pool. It is JSON, as in the API,
 // if it begins with a brace, else HCL with one node_pool block. It has no
 // variables and no functions. Errors are those of [Parse].
-func ParsePool(file File) (pool *berth.NodePool, err error) {
-	doc := &document{}
-	err = doc.look(file.Name, func() (err error) {
-		if err := checkSize(file); err != nil {
-			return err
-		}
-		var tree decode.Tree
-		if isJSON(file.Text) {
-			if tree, err = decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
-				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
-			}
-		} else if tree, err = poolHCL(file, &doc.problems); err != nil {
-			return err
-		}
-		pool = &berth.NodePool{}
-		doc.problems.adopt(admit.Fill(pool, tree, "node_pool").Err(), file.Name, nil)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pool, nil
+func ParsePool(file File) (*berth.NodePool, error) {
+	return parseObject[berth.NodePool](file, "node_pool", func(ps *problems) (decode.Tree, error) { return poolHCL(file, ps) }, nil)
 }
 
 // poolNames maps the names in a specification to fields of the API.

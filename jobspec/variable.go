@@ -1,10 +1,8 @@
 package jobspec
 
 import (
-	"bytes"
 	"strings"
 
-	"berth/internal/admit"
 	"berth/internal/decode"
 
 	"berth"
@@ -21,35 +19,17 @@ type VariableSpec struct {
 // ParseVariable parses the specification of a variable. It is JSON, as in the
 // API, if it begins with a brace, else HCL with path, namespace and a block of
 // items. It has no variables and no functions. Errors are those of [Parse].
-func ParseVariable(file File) (v *VariableSpec, err error) {
-	doc := &document{}
-	err = doc.look(file.Name, func() (err error) {
-		if err := checkSize(file); err != nil {
-			return err
-		}
-		var tree decode.Tree
-		if isJSON(file.Text) {
-			if tree, err = decode.ParseJSON(bytes.TrimPrefix(file.Text, []byte("\ufeff"))); err != nil {
-				return berth.Errorf(berth.Invalid, "%s: %w", file.Name, err)
-			}
-		} else if tree, err = variableHCL(file, &doc.problems); err != nil {
-			return err
-		}
-		// An answer of the API holds more than what can be written.
+func ParseVariable(file File) (*VariableSpec, error) {
+	// An answer of the API holds more than what can be written.
+	tidy := func(tree decode.Tree) {
 		for name := range tree {
 			switch strings.ToLower(name) {
 			case "createindex", "createtime", "modifytime", "lock":
 				delete(tree, name)
 			}
 		}
-		v = &VariableSpec{}
-		doc.problems.adopt(admit.Fill(v, tree, "variable").Err(), file.Name, nil)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return v, nil
+	return parseObject[VariableSpec](file, "variable", func(ps *problems) (decode.Tree, error) { return variableHCL(file, ps) }, tidy)
 }
 
 // variableNames maps the names in a specification to those of the API.

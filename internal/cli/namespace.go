@@ -199,18 +199,7 @@ func (c *call) readNamespace(ctx context.Context, arg string, isJSON bool) (*ber
 		}
 		return n, err
 	}
-	file, _, err := c.readFile(arg, "namespace specification")
-	if err != nil {
-		return nil, err
-	}
-	if isJSON && !looksLikeJSON(file.Text) {
-		return nil, berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
-	}
-	n, err := jobspec.ParseNamespace(file)
-	if err != nil {
-		return nil, withSource(err, file)
-	}
-	return n, nil
+	return readSpec(c, arg, "namespace", isJSON, jobspec.ParseNamespace)
 }
 
 // namespaceDeleteCommand deletes a namespace. It takes no prefix, as there is no

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 
@@ -163,16 +160,9 @@ func nodePoolApplyCommand() *command {
 		setup: func(f *flags) action {
 			isJSON := f.Bool("json", "Require JSON. Without this flag, HCL and JSON are both accepted.")
 			return func(ctx context.Context, c *call) error {
-				file, _, err := c.readFile(c.args[0], "node pool specification")
+				pool, err := readSpec(c, c.args[0], "node pool", *isJSON, jobspec.ParsePool)
 				if err != nil {
 					return err
-				}
-				if *isJSON && !looksLikeJSON(file.Text) {
-					return berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
-				}
-				pool, err := jobspec.ParsePool(file)
-				if err != nil {
-					return withSource(err, file)
 				}
 				if err := validate.NodePool(pool); err != nil {
 					return err
@@ -206,51 +196,6 @@ func nodePoolDeleteCommand() *command {
 			}
 		},
 	}
-}
-
-// nodePoolInitCommand writes an example file, to be edited and applied.
-func nodePoolInitCommand() *command {
-	return &command{
-		name: "node pool init", args: "[filename]", synopsis: "Write an example node pool specification", max: 1, local: true,
-		example: "node pool init gpu.nomad.hcl",
-		help: `Writes an example specification to pool.nomad.hcl or pool.nomad.json, unless a file name is given. An existing file is not
-			overwritten.`,
-		setup: func(f *flags) action {
-			out := f.FlagSet.String("out", "hcl", "The `format`: hcl or json.")
-			quiet := f.Bool("quiet", "Print nothing.")
-			return func(_ context.Context, c *call) error {
-				text, ok := examplePools[*out]
-				if !ok {
-					return c.usagef("flag -out must be hcl or json, got %q", *out)
-				}
-				name := "pool.nomad." + *out
-				if len(c.args) == 1 {
-					name = c.args[0]
-				}
-				if err := writeNew(c.path(name), text); err != nil {
-					return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
-				}
-				if *quiet {
-					return nil
-				}
-				_, err := fmt.Fprintf(c.Out, "Example node pool specification written to %s\n", name)
-				return err
-			}
-		},
-	}
-}
-
-// writeNew creates a file. It fails if the file exists.
-func writeNew(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err == nil {
-		_, err = f.WriteString(text)
-		err = errors.Join(err, f.Close())
-	}
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err // the caller adds the name
-	}
-	return err
 }
 
 // examplePools are the example files by format. JSON has no comments, so it

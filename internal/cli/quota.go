@@ -218,16 +218,9 @@ func quotaApplyCommand() *command {
 		setup: func(f *flags) action {
 			isJSON := f.Bool("json", "Require a specification in JSON. Without this flag, HCL and JSON are both accepted.")
 			return func(ctx context.Context, c *call) error {
-				file, _, err := c.readFile(c.args[0], "quota specification")
+				q, err := readSpec(c, c.args[0], "quota", *isJSON, jobspec.ParseQuota)
 				if err != nil {
 					return err
-				}
-				if *isJSON && !looksLikeJSON(file.Text) {
-					return berth.Errorf(berth.Invalid, "%s: -json requires a JSON object", file.Name)
-				}
-				q, err := jobspec.ParseQuota(file)
-				if err != nil {
-					return withSource(err, file)
 				}
 				if err := validate.Quota(q); err != nil {
 					return err

@@ -241,38 +241,6 @@ func (c *call) conflict(cas *uint64, met *op.VariableWritten, canForce bool) err
 	return berth.Errorf(berth.Conflict, "Check-and-set failed: expected variable %q at index %d, and its index is %d%s", met.Path, *cas, met.ModifyIndex, hint)
 }
 
-// varInitCommand writes an example.
-func varInitCommand() *command {
-	return &command{
-		name: "var init", args: "[filename]", synopsis: "Write an example variable specification", max: 1, local: true,
-		example: "var init db.nv.hcl",
-		help: `Writes an example specification to spec.nv.hcl or spec.nv.json, unless a file name is given. An existing file is not
-			overwritten.`,
-		setup: func(f *flags) action {
-			out := f.FlagSet.String("out", "hcl", "The `format`: hcl or json.")
-			quiet := f.Bool("quiet", "Print nothing.")
-			return func(_ context.Context, c *call) error {
-				text, ok := exampleVars[*out]
-				if !ok {
-					return c.usagef("flag -out must be hcl or json, got %q", *out)
-				}
-				name := "spec.nv." + *out
-				if len(c.args) == 1 {
-					name = c.args[0]
-				}
-				if err := writeNew(c.path(name), text); err != nil {
-					return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
-				}
-				if *quiet {
-					return nil
-				}
-				_, err := fmt.Fprintf(c.Out, "Example variable specification written to %s\n", name)
-				return err
-			}
-		},
-	}
-}
-
 // exampleVars are the example files by format.
 var exampleVars = map[string]string{
 	"hcl": `# The path of the variable; an argument of "var put" can replace it.
@@ -315,12 +283,8 @@ func (c *call) varSpec(args []string) (v *jobspec.VariableSpec, err error) {
 		args = args[1:]
 	}
 	if from != "" {
-		file, _, err := c.readFile(from, "variable specification")
-		if err != nil {
+		if v, err = readSpec(c, from, "variable", false, jobspec.ParseVariable); err != nil {
 			return nil, err
-		}
-		if v, err = jobspec.ParseVariable(file); err != nil {
-			return nil, withSource(err, file)
 		}
 		if v.Items == nil {
 			v.Items = map[string]string{}

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/consensus/logstore"
 	"berth/internal/consensus/snapstore"
+	"berth/internal/durable"
 	"berth/internal/state"
 
 	"github.com/hashicorp/go-hclog"
@@ -99,7 +100,7 @@ func writeRefill(dir string, r refill) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, refillName), append(b, '\n'))
+	return durable.Replace(filepath.Join(dir, refillName), append(b, '\n'))
 }
 
 // lastOf returns the last entry of a stopped server's log and snapshots.
@@ -137,7 +138,7 @@ func WritePeers(dir string, peers []Peer) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return replaceFile(path, append(b, '\n'))
+	return durable.Replace(path, append(b, '\n'))
 }
 
 // recoverPeers replaces Raft's configuration if the operator left a file with a

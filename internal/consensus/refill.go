@@ -178,23 +178,3 @@ func (s *Server) endRefill() {
 	s.link.mayVote.Store(true)
 	s.config.Logger.Info("the refill is complete; this server votes again", "entry", until)
 }
-
-// replaceFile replaces a file durably; on an error the old one remains.
-func replaceFile(path string, b []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

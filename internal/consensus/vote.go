@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"berth/internal/durable"
 	"berth/internal/state"
 	"berth/op"
 
@@ -479,7 +480,7 @@ func (v *voter) keepVoid(index uint64) error {
 	list = list[max(0, len(list)-keptVoid):]
 	b, err := json.Marshal(list)
 	if err == nil {
-		err = replaceFile(v.server.path(voidName), append(b, '\n'))
+		err = durable.Replace(v.server.path(voidName), append(b, '\n'))
 	}
 	if err == nil {
 		v.void = list

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"berth"
+	"berth/internal/durable"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -108,11 +109,7 @@ func writeKeyring(file string, keys [][]byte) error {
 	if err != nil {
 		return err
 	}
-	err = os.WriteFile(file+".new", text, 0o600)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
+	if err := durable.Replace(file, text); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
 	return nil

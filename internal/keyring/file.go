@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/durable"
 )
 
 // Wrapping is the type parameter of the IDs of wrapping keys.
@@ -60,7 +61,7 @@ func (f *Files) Add(id WrappingID, key []byte) error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
 	}
-	return writeSecret(f.path(id), base64.StdEncoding.EncodeToString(key)+"\n")
+	return durable.Replace(f.path(id), []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
 }
 
 // ids returns the keys that there are, in order of ID.
@@ -156,26 +157,4 @@ func (f *Files) Missing(keys []*berth.RootKey) (out []WrappingID) {
 		}
 	}
 	return out
-}
-
-// writeSecret writes a file that only its owner can read. After a crash it is
-// complete or missing.
-func writeSecret(path, text string) error {
-	tmp := path + ".new"
-	w, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = w.WriteString(text)
-	if err = errors.Join(err, w.Sync(), w.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

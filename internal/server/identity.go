@@ -12,6 +12,7 @@ import (
 	"berth"
 	"berth/internal/claim"
 	"berth/internal/consensus"
+	"berth/internal/durable"
 	"berth/internal/state"
 )
 
@@ -74,7 +75,7 @@ func Identity(dir string) (string, error) {
 	}
 	var id berth.ID[Server]
 	rand.Read(id[:])
-	return id.String(), writeSynced(path, id.String()+"\n")
+	return id.String(), durable.Replace(path, []byte(id.String()+"\n"))
 }
 
 // lostIdentity returns the error for a folder with a log whose server's ID is
@@ -115,28 +116,4 @@ func clusterOf(dir string) (string, error) {
 		return "", fmt.Errorf("%s does not contain a cluster ID: %w", path, errors.Join(err, fs.ErrInvalid))
 	}
 	return id.String(), nil
-}
-
-// writeSynced writes a file atomically: after a crash it is complete or missing.
-func writeSynced(path, text string) error {
-	// The file is replaced by renaming, which cannot be half done.
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	// The new name is durable only once its folder is synced, too.
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

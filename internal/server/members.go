@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/internal/consensus"
+	"berth/internal/durable"
 	"berth/internal/gossip"
 	"berth/internal/peer"
 	"berth/internal/rest"
@@ -139,7 +140,7 @@ func (s *Server) announceCluster() {
 	if id.IsZero() || id == s.cluster {
 		return
 	}
-	err := writeSynced(clusterFile(s.config.DataDir), id.String()+"\n")
+	err := durable.Replace(clusterFile(s.config.DataDir), []byte(id.String()+"\n"))
 	if err == nil {
 		err = s.config.Cluster.Members.SetCluster(id.String())
 	}

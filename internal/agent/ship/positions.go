@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"berth/internal/agent/record"
+	"berth/internal/durable"
 )
 
 // Key names a stream on its way to a sink.
@@ -135,7 +135,7 @@ func (p *Positions) Save() error {
 	p.mu.Unlock()
 	b, err := record.Append(nil, positionsRecord, all)
 	if err == nil {
-		err = replace(p.path, b)
+		err = durable.Replace(p.path, b)
 	}
 	if err != nil {
 		p.mu.Lock()
@@ -144,18 +144,4 @@ func (p *Positions) Save() error {
 		return fmt.Errorf("log positions: %w", err)
 	}
 	return nil
-}
-
-// replace replaces a file as a whole, also if the machine fails meanwhile.
-func replace(path string, b []byte) error {
-	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }
