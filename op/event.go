@@ -51,6 +51,7 @@ type EventPayload struct {
 	NodePool   *berth.NodePool            `json:",omitempty"`
 	Service    *berth.ServiceRegistration `json:",omitempty"`
 	Resource   *ResourceEvent             `json:",omitempty"`
+	Volume     *berth.HostVolume          `json:",omitempty"`
 	Deleted    bool                       `json:",omitempty"`
 }
 

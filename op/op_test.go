@@ -72,7 +72,7 @@ func TestEveryOperationSaysWhoMay(t *testing.T) {
 		if !i.Need.Known() {
 			t.Errorf("%s needs %q, which is no capability", i.Name, i.Need)
 		}
-		in := map[acl.Space]string{acl.AllocSpace: "{AllocID}", acl.EvalSpace: "{EvalID}", acl.DeploymentSpace: "{DeploymentID}", acl.PolicySpace: "{PolicyID}", acl.NodeSpace: "{NodeID}", acl.NoSpace: "", acl.QuerySpace: "", acl.JobSpace: "", acl.EventSpace: "", acl.NamedSpace: ""}
+		in := map[acl.Space]string{acl.AllocSpace: "{AllocID}", acl.EvalSpace: "{EvalID}", acl.DeploymentSpace: "{DeploymentID}", acl.PolicySpace: "{PolicyID}", acl.NodeSpace: "{NodeID}", acl.NoSpace: "", acl.QuerySpace: "", acl.JobSpace: "", acl.VolumeSpace: "", acl.EventSpace: "", acl.NamedSpace: ""}
 		name, known := in[i.Space]
 		if !known {
 			t.Errorf("%s: %q is no place where a namespace comes from", i.Name, i.Space)

@@ -56,6 +56,12 @@ const (
 	PluginList     Capability = "plugin:list"
 	PluginRead     Capability = "plugin:read"
 	Management     Capability = "management"
+
+	HostVolumeCreate   Capability = "host-volume-create" // in a namespace, as below
+	HostVolumeRegister Capability = "host-volume-register"
+	HostVolumeRead     Capability = "host-volume-read"
+	HostVolumeWrite    Capability = "host-volume-write"
+	HostVolumeDelete   Capability = "host-volume-delete"
 )
 
 // inNamespaces are the capabilities that namespace rules grant. No operation
@@ -216,6 +222,7 @@ const (
 	NoSpace         Space = "none"           // the operation is not about a namespace
 	QuerySpace      Space = "query"          // the namespace parameter
 	JobSpace        Space = "job in body"    // the job's own, which must agree with the parameter if both are given
+	VolumeSpace     Space = "volume in body" // likewise the volume's own
 	AllocSpace      Space = "allocation"     // of the allocation that is named
 	EvalSpace       Space = "evaluation"     // of the evaluation that is named
 	DeploymentSpace Space = "deployment"     // of the deployment that is named

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/validate"
 )
 
 // sortPorts moves ports with a number to ReservedPorts and the others to
@@ -189,6 +190,18 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 		}
 		if v.Type == berth.VolumeHost && v.MountOptions != nil {
 			c.addf(vat+".mount_options", "is only for volumes of type csi")
+		}
+		if v.AccessMode != "" {
+			c.oneOf(vat+".access_mode", v.AccessMode, validate.VolumeAccess()...)
+		}
+		if v.AttachmentMode != "" {
+			c.oneOf(vat+".attachment_mode", v.AttachmentMode, validate.VolumeAttachments()...)
+		}
+		if v.AccessMode == berth.AccessReader && !v.ReadOnly {
+			c.addf(vat+".read_only", "must be true with access mode %s", v.AccessMode)
+		}
+		if v.Sticky && berth.PerNode(j.Type) {
+			c.addf(vat+".sticky", "is not for jobs of type %s", j.Type)
 		}
 		if v.PerAlloc && v.Sticky {
 			c.addf(vat+".sticky", "cannot be combined with per_alloc")

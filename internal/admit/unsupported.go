@@ -38,9 +38,7 @@ var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
 
 var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{
 	{"type = csi", func(v *berth.VolumeRequest) bool { return v.Type == berth.VolumeCSI }, "must be host"},
-	{"sticky", func(v *berth.VolumeRequest) bool { return v.Sticky }, "must be false"},
-	{"access_mode", func(v *berth.VolumeRequest) bool { return v.AccessMode != "" }, ""},
-	{"attachment_mode", func(v *berth.VolumeRequest) bool { return v.AttachmentMode != "" }, ""},
+	{"attachment_mode = block-device", func(v *berth.VolumeRequest) bool { return v.AttachmentMode == berth.AttachBlock }, "must be file-system"},
 }
 
 var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{

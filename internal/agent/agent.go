@@ -38,6 +38,7 @@ import (
 	"berth/internal/agent/fetch"
 	"berth/internal/agent/fingerprint"
 	"berth/internal/agent/host"
+	"berth/internal/agent/hostvolume"
 	"berth/internal/agent/local"
 	"berth/internal/agent/network"
 	"berth/internal/agent/ship"
@@ -90,13 +91,17 @@ type Config struct {
 	Reserved         berth.NodeReservedResources
 	ReservableCores  []uint16 // nil is all
 	HostVolumes      map[string]berth.HostVolumeInfo
-	HostNetworks     map[string]berth.HostNetworkInfo
-	Networks         network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
-	DNS              DNSConfig
-	LogSinks         map[string]ship.Config // where output of tasks is sent, by name
-	MinDynamicPort   int                    // 0 is berth.MinDynamicPort
-	MaxDynamicPort   int                    // 0 is berth.MaxDynamicPort; in the range
-	CgroupParent     string                 // berth.slice; "-" is none
+	// HostVolumesDir has the volumes that plugins make, "" is host_volumes beside
+	// AllocDir; HostVolumePluginDir has the plugins, "" is none but mkdir.
+	HostVolumesDir, HostVolumePluginDir string
+
+	HostNetworks   map[string]berth.HostNetworkInfo
+	Networks       network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
+	DNS            DNSConfig
+	LogSinks       map[string]ship.Config // where output of tasks is sent, by name
+	MinDynamicPort int                    // 0 is berth.MinDynamicPort
+	MaxDynamicPort int                    // 0 is berth.MaxDynamicPort; in the range
+	CgroupParent   string                 // berth.slice; "-" is none
 
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec
@@ -168,6 +173,7 @@ func (c *Config) complete() error {
 	}
 	c.Region = cmp.Or(c.Region, berth.DefaultRegion)
 	c.GC.complete()
+	c.volumeDirs()
 	switch c.CgroupParent {
 	case "":
 		c.CgroupParent = defaultCgroup
@@ -221,9 +227,10 @@ type Agent struct {
 	pool     *supervise.Pool // of supervisors; nil: each allocation has one of its own
 	services *registry
 	fetcher  *fetch.Fetcher
-	serving  *serving          // what servers may ask
-	networks *network.Networks // nil if this agent makes none
-	dns      *dns.Server       // nil if this agent answers no names
+	serving  *serving            // what servers may ask
+	volumes  *hostvolume.Volumes // dynamic host volumes
+	networks *network.Networks   // nil if this agent makes none
+	dns      *dns.Server         // nil if this agent answers no names
 	sinks    logSinks
 	execs    running // commands beside tasks
 	forwards running // connections to their ports
@@ -303,6 +310,7 @@ func New(c Config) (*Agent, error) {
 	a.pool = supervise.NewPool(cmp.Or(c.SharedBy, DefaultShared))
 	a.loadMeta()
 	a.loadIdentity()
+	a.openVolumes()
 	a.node = a.describe(context.Background())
 	a.meter = host.New(a.dirs.Path(), speed(a.node))
 	a.serving = a.serve()
@@ -313,7 +321,7 @@ func New(c Config) (*Agent, error) {
 // describe looks at the machine.
 func (a *Agent) describe(ctx context.Context) *berth.Node {
 	c := &a.c
-	return fingerprint.Node(ctx, &fingerprint.Config{
+	n := fingerprint.Node(ctx, &fingerprint.Config{
 		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: mergedMeta(c.Meta, a.meta),
 		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
@@ -321,6 +329,8 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, Groups: a.offer(ctx), Bridge: c.Networks.Bridge,
 	}, a.dirs, a.drivers, a.log)
+	a.addVolumes(ctx, n)
+	return n
 }
 
 // NodeID returns the node's ID.

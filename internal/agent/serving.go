@@ -60,6 +60,7 @@ func (a *Agent) serve() *serving {
 	a.servePause(s)
 	a.serveDiagnostics(s)
 	a.serveIdentity(s)
+	a.serveVolumes(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

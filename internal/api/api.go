@@ -205,6 +205,7 @@ func (s *Server) all() {
 	s.access()
 	s.logins()
 	s.services()
+	s.hostVolumes()
 	s.variables()
 	s.rootKeys()
 	s.identities()

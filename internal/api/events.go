@@ -132,6 +132,8 @@ func needOf(t events.Topic) acl.Capability {
 		return acl.NodeRead
 	case events.NodePool:
 		return acl.NodePoolRead
+	case events.HostVolume:
+		return acl.HostVolumeRead
 	}
 	return op.StreamEvents.Need
 }
@@ -294,6 +296,8 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 	case *berth.ServiceRegistration:
 		v := serviceView(row)
 		p.Service = &v
+	case *berth.HostVolume:
+		p.Volume = row
 	case *berth.NodePool:
 		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
 	}

@@ -40,6 +40,8 @@ var agentFlags = []agentFlag{
 	{"servers", "client.servers", "list", "A comma-separated list of server `addresses` as host:port. Can be repeated."},
 	{"state-dir", "client.state_dir", "string", "The `directory` for the node's own state."},
 	{"alloc-dir", "client.alloc_dir", "string", "The `directory` for allocation directories."},
+	{"host-volumes-dir", "client.host_volumes_dir", "string", "The `directory` for dynamic host volumes."},
+	{"host-volume-plugin-dir", "client.host_volume_plugin_dir", "string", "The `directory` with the plugins that make dynamic host volumes."},
 	{"node-class", "client.node_class", "string", "The `class` of the node, for use in constraints."},
 	{"node-pool", "client.node_pool", "string", "The node `pool` of the node."},
 	{"client-intro-token", "client.intro_token", "string", "The introduction `token` that lets a new node join, as made by \"node intro create\". Other users of this machine can see it in the process list; the file intro_token.jwt in the state directory does the same."},
@@ -54,7 +56,7 @@ var (
 		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name
-		consul-server-service-name consul-token eventlog-level host-volume-plugin-dir host-volumes-dir network-speed plugin-dir
+		consul-server-service-name consul-token eventlog-level network-speed plugin-dir
 		preferred-address-family raft-protocol vault-address vault-ca-file vault-ca-path vault-cert-file
 		vault-create-from-role vault-key-file vault-namespace vault-tls-server-name`)
 	agentUnsupportedBool = strings.Fields(`acl-enabled consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join

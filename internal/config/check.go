@@ -318,6 +318,7 @@ func (d *decoder) dataDirs(dev bool) {
 	c := d.to
 	for path, dir := range map[string]string{
 		"data_dir": c.DataDir, "server.data_dir": c.Server.DataDir, "client.state_dir": c.Client.StateDir, "client.alloc_dir": c.Client.AllocDir,
+		"client.host_volumes_dir": c.Client.HostVolumesDir, "client.host_volume_plugin_dir": c.Client.HostVolumePluginDir,
 	} {
 		if dir != "" && !filepath.IsAbs(dir) {
 			d.fail(path, "%.200q is not an absolute path", dir)

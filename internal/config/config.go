@@ -232,11 +232,15 @@ type JobLimits struct {
 
 // Client configures the node in this agent.
 type Client struct {
-	Enabled           bool
-	Servers           []string // host:port; defaults to the server in this agent, empty if its Port is 0
-	StateDir          string   // absolute; what the agent must know after a restart
-	AllocDir          string   // absolute; one directory per allocation
-	NodeClass         string   // "": it has no class
+	Enabled  bool
+	Servers  []string // host:port; defaults to the server in this agent, empty if its Port is 0
+	StateDir string   // absolute; what the agent must know after a restart
+	AllocDir string   // absolute; one directory per allocation
+	// HostVolumesDir has the dynamic host volumes, and HostVolumePluginDir the
+	// programs that make them; both absolute.
+	HostVolumesDir, HostVolumePluginDir string
+
+	NodeClass         string // "": it has no class
 	NodePool          string
 	IntroToken        string // that lets the node join, if it is new; a secret
 	Meta              map[string]string
@@ -432,7 +436,7 @@ func (c *Config) Public() map[string]any {
 			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold, "DefaultSchedulerConfig": c.Server.Scheduler,
 		},
 		"Client": map[string]any{
-			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir,
+			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir, "HostVolumesDir": c.Client.HostVolumesDir, "HostVolumePluginDir": c.Client.HostVolumePluginDir,
 			"NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": maps.Clone(c.Client.Meta),
 			"CpuCompute": c.Client.CPUTotalCompute, "MemoryMB": c.Client.MemoryTotalMB, "DiskTotalMB": c.Client.DiskTotalMB,
 			"MinDynamicPort": c.Client.MinDynamicPort, "MaxDynamicPort": c.Client.MaxDynamicPort,

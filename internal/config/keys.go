@@ -162,6 +162,7 @@ var clientKeys = table{
 	"servers":           texts(func(c *Config) *[]string { return &c.Client.Servers }),
 	"state_dir":         text(func(c *Config) *string { return &c.Client.StateDir }),
 	"alloc_dir":         text(func(c *Config) *string { return &c.Client.AllocDir }),
+	"host_volumes_dir":  text(func(c *Config) *string { return &c.Client.HostVolumesDir }),
 	"node_class":        text(func(c *Config) *string { return &c.Client.NodeClass }),
 	"node_pool":         text(func(c *Config) *string { return &c.Client.NodePool }),
 	"intro_token":       text(func(c *Config) *string { return &c.Client.IntroToken }),
@@ -177,6 +178,7 @@ var clientKeys = table{
 	"gc_max_allocs":     whole(func(c *Config) *int { return &c.Client.GCMaxAllocs }),
 	"gc_interval":       span(func(c *Config) *duration { return &c.Client.GCInterval }),
 
+	"host_volume_plugin_dir":   text(func(c *Config) *string { return &c.Client.HostVolumePluginDir }),
 	"gc_disk_usage_threshold":  fraction(func(c *Config) *float64 { return &c.Client.GCDisk }),
 	"gc_inode_usage_threshold": fraction(func(c *Config) *float64 { return &c.Client.GCInodes }),
 	"gc_parallel_destroys":     whole(func(c *Config) *int { return &c.Client.GCParallel }),

@@ -100,7 +100,7 @@ func (c *Config) dirs() {
 	for _, d := range []struct {
 		dir  *string
 		name string
-	}{{&c.Server.DataDir, "server"}, {&c.Client.StateDir, "client"}, {&c.Client.AllocDir, "alloc"}} {
+	}{{&c.Server.DataDir, "server"}, {&c.Client.StateDir, "client"}, {&c.Client.AllocDir, "alloc"}, {&c.Client.HostVolumesDir, "host_volumes"}, {&c.Client.HostVolumePluginDir, "host_volume_plugins"}} {
 		if *d.dir == "" {
 			*d.dir = filepath.Join(c.DataDir, d.name)
 		}

@@ -114,8 +114,6 @@ var unsupportedServer = table{
 // unsupportedClient are such keys of the client block.
 var unsupportedClient = table{
 	"alloc_mounts_dir":                   only(),
-	"host_volumes_dir":                   only(),
-	"host_volume_plugin_dir":             only(),
 	"template":                           empty("configuring templates"),
 	"artifact":                           empty("configuring artifacts"),
 	"users":                              empty("configuring users"),

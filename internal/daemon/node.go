@@ -37,7 +37,7 @@ func (d *Daemon) newNode() (err error) {
 			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
-		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS), LogSinks: d.conf.LogSinks,
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostVolumesDir: c.HostVolumesDir, HostVolumePluginDir: c.HostVolumePluginDir, HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS), LogSinks: d.conf.LogSinks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent, SharedBy: c.SharedBy,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,

@@ -30,10 +30,11 @@ const (
 	NodePool   Topic = "NodePool"
 	Service    Topic = "Service"
 	Resource   Topic = "Resource"
+	HostVolume Topic = "HostVolume"
 )
 
 // Topics are all topics.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource}
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume}
 
 // The types of events, as Nomad documents them. Nomad does not have those that
 // end in Deleted. They report deleted rows; without them a copy of the state
@@ -61,6 +62,8 @@ const (
 	NodePoolDeleted               = "NodePoolDeleted"
 	ServiceRegistration           = "ServiceRegistration"
 	ServiceDeregistration         = "ServiceDeregistration"
+	HostVolumeRegistered          = "HostVolumeRegistered"
+	HostVolumeDeleted             = "HostVolumeDeleted"
 )
 
 // A Set holds the events of one command, which share its state index.
@@ -77,7 +80,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string // one of the constants above, or of those for Resource
-	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool or *berth.ServiceRegistration; of Resource *berth.Job, *berth.StreamJob or *berth.Object
+	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool, *berth.ServiceRegistration or *berth.HostVolume; of Resource *berth.Job, *berth.StreamJob or *berth.Object
 	Deleted bool   // Row is the deleted row
 	// Summary holds the counts of a job at this change, for its status. It is
 	// nil for other topics, and for a job without counts.
@@ -111,6 +114,8 @@ func (e *Event) Key() string {
 		return v.Name
 	case *berth.ServiceRegistration:
 		return v.ID
+	case *berth.HostVolume:
+		return v.ID
 	}
 	return ""
 }
@@ -131,6 +136,8 @@ func (e *Event) Namespace() string {
 	case *berth.Deployment:
 		return v.Namespace
 	case *berth.ServiceRegistration:
+		return v.Namespace
+	case *berth.HostVolume:
 		return v.Namespace
 	}
 	return ""
@@ -165,6 +172,8 @@ func (e *Event) FilterKeys() []string {
 		add(string(v.JobID))
 	case *berth.ServiceRegistration:
 		add(string(v.JobID), v.ServiceName, v.AllocID.String(), v.NodeID.String())
+	case *berth.HostVolume:
+		add(v.Name, v.PluginID, v.NodeID.String())
 	}
 	return keys
 }
@@ -183,7 +192,8 @@ var (
 // hasEvents reports whether changes of a table become events.
 func hasEvents(t state.Table) bool {
 	switch t {
-	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services:
+	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services,
+		state.HostVolumes:
 		return true
 	}
 	return false
@@ -217,6 +227,8 @@ func describe(e *Event, c *state.Change) {
 		e.Topic, e.Type = NodePool, either(e.Deleted, NodePoolDeleted, NodePoolUpserted)
 	case *berth.ServiceRegistration:
 		e.Topic, e.Type = Service, either(e.Deleted, ServiceDeregistration, ServiceRegistration)
+	case *berth.HostVolume:
+		e.Topic, e.Type = HostVolume, either(e.Deleted, HostVolumeDeleted, HostVolumeRegistered)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%q in %s: %v; wanted are %v", c.topics, c.namespace, got, c.want)
 		}
 	}
-	for _, bad := range [][]string{{"job"}, {"HostVolume"}, {""}, {":web"}, {"Job", "Jobs:web"}, slices.Repeat([]string{"Job"}, MaxTopics+1)} {
+	for _, bad := range [][]string{{"job"}, {"Volume"}, {""}, {":web"}, {"Job", "Jobs:web"}, slices.Repeat([]string{"Job"}, MaxTopics+1)} {
 		if _, err := ParseFilter(bad, "*"); berth.KindOf(err) != berth.Invalid {
 			t.Errorf("%.3q: %v", bad, err)
 		}

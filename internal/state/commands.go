@@ -84,6 +84,9 @@ func init() {
 		95:  {make: func() Command { return &TakeOneTimeToken{} }, since: 5, feature: "one-time tokens"},
 		96:  {make: func() Command { return &DropExpired{} }, since: 5, feature: "the collection of expired tokens", counted: true},
 		110: {make: func() Command { return &IntroduceNode{} }, since: 6, feature: "introduction tokens of nodes"},
+		125: {make: func() Command { return &PutHostVolume{} }, since: volumesSince, feature: volumes},
+		126: {make: func() Command { return &DeleteHostVolume{} }, since: volumesSince, feature: volumes},
+		127: {make: func() Command { return &DeleteHostVolumeClaim{} }, since: volumesSince, feature: volumes},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

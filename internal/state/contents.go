@@ -24,7 +24,7 @@ var contentNames = map[codec.Kind]string{
 	codec.RootKey: "root_keys", codec.Variable: "variables",
 	codec.ACLToken: "acl_tokens", codec.ACLPolicy: "acl_policies", codec.ACLRole: "acl_roles",
 	codec.ACLAuthMethod: "acl_auth_methods", codec.ACLBindingRule: "acl_binding_rules", codec.ACLOneTimeToken: "acl_one_time_tokens",
-	codec.Quota: "quotas",
+	codec.Quota: "quotas", codec.HostVolume: "host_volumes", codec.HostVolumeClaim: "host_volume_claims",
 }
 
 // Contents returns how much the state holds of each kind of row that occurs,

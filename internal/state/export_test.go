@@ -28,4 +28,5 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[berth.ACLToken](), reflect.TypeFor[berth.ACLPolicy](), reflect.TypeFor[berth.ACLRole](),
 	reflect.TypeFor[berth.ACLAuthMethod](), reflect.TypeFor[berth.ACLBindingRule](), reflect.TypeFor[berth.OneTimeToken](),
 	reflect.TypeFor[berth.Quota](),
+	reflect.TypeFor[berth.HostVolume](), reflect.TypeFor[berth.HostVolumeClaim](),
 }

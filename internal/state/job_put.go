@@ -127,6 +127,7 @@ func (tx *Tx) removeJob(j *berth.Job) {
 	// Rows that make no sense without the job. Allocations and evaluations stay
 	// until they are collected.
 	tx.dropReschedules(j)
+	tx.dropClaimsOf(j.Key())
 	tx.dropDeployments(j)
 	tx.dropMark(j.Key())
 	tx.note(Jobs, j, nil)

@@ -18,6 +18,9 @@ func (k *keyed[T]) get(key string) *T { return get(&k.rows, &k.by, key) }
 // all returns the rows in order of key.
 func (k *keyed[T]) all() iter.Seq[*T] { return rowsOf(&k.rows, k.by.All()) }
 
+// of returns the rows whose keys begin with a text, in order of key.
+func (k *keyed[T]) of(prefix string) iter.Seq[*T] { return startingWith(&k.rows, &k.by, prefix) }
+
 // put stores a row in place of the one with its key, if there is one.
 func (k *keyed[T]) put(tx *Tx, table Table, key string, v *T) {
 	old := k.get(key)

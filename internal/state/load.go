@@ -74,6 +74,8 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.ACLBindingRule:  loadBindingRule,
 	codec.ACLOneTimeToken: loadOneTimeToken,
 	codec.Quota:           loadQuota,
+	codec.HostVolume:      loadHostVolume,
+	codec.HostVolumeClaim: loadHostVolumeClaim,
 }
 
 // record loads one record of a saved snapshot. Errors of r are left to the
@@ -132,6 +134,7 @@ func (l *loader) finish() *Snapshot {
 	s.acl.methods.changed, s.acl.rules.changed, s.acl.oneTime.changed = l.changed[ACLAuthMethods], l.changed[ACLBindingRules], l.changed[ACLOneTimeTokens]
 	l.countQuotas()
 	s.quotas.changed, s.quotas.counted = l.changed[Quotas], l.changed[QuotaUsages]
+	s.hostVolumes.changed, s.hostVolumes.claims.changed = l.changed[HostVolumes], l.changed[HostVolumeClaims]
 	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }

@@ -139,7 +139,7 @@ func (tx *Tx) removeNamespace(name string) {
 	tx.moveQuota(n, nil)
 }
 
-// namespaceUsers lists the jobs or the variables of a namespace, or returns "". Ended ones count
+// namespaceUsers lists the jobs, the variables or the volumes of a namespace, or returns "". Ended ones count
 // too: they could run again, and their source can be read, so they must not wait
 // for the next namespace of that name.
 func (s *Snapshot) namespaceUsers(name string) string {
@@ -156,6 +156,15 @@ func (s *Snapshot) namespaceUsers(name string) string {
 	}
 	if len(variables) > 0 {
 		return named("variable", variables) + "; purge them first"
+	}
+	var volumes []string
+	for v := range s.HostVolumes() {
+		if v.Namespace == name {
+			volumes = append(volumes, v.ID)
+		}
+	}
+	if len(volumes) > 0 {
+		return named("volume", volumes) + "; delete them first"
 	}
 	return ""
 }

@@ -72,6 +72,21 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
+// needs implements needer: what belongs to volumes came with log version 6.
+func (c *RegisterNode) needs() int {
+	if n := c.Node; n != nil {
+		for _, v := range n.HostVolumes {
+			if v.ID != "" {
+				return volumesSince
+			}
+		}
+	}
+	return 1
+}
+
+// feature implements featured.
+func (c *RegisterNode) feature() string { return volumes }
+
 // checkNode returns an error unless a node has everything that its readers rely
 // on. The handler checks more, with better messages; this is for a log that
 // something else wrote.

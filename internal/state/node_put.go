@@ -26,6 +26,7 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	t.count--
 	t.changed = tx.Index
 	tx.note(Nodes, n, nil)
+	tx.followHostVolumes(n.ID, nil)
 }
 
 // freeNumber frees a number. Runs of free numbers touch neither each other nor
@@ -158,6 +159,7 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 	if n.Status == berth.NodeDown {
 		tx.endServices(tx.ServicesOn(n.ID))
 	}
+	tx.followHostVolumes(n.ID, n)
 }
 
 // takeNumber returns the smallest number that no node has, and marks it as

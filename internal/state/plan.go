@@ -184,6 +184,9 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 		if refused == nil {
 			refused = berth.Refuse(berth.RefusedInstance, tx.refusePrevious(p, job, n))
 		}
+		if refused == nil {
+			refused = berth.Refuse(berth.RefusedNode, tx.VolumeLack(n, version.job, version.group, p.Index))
+		}
 		if refused == nil && p.Canary {
 			refused = berth.Refuse(berth.RefusedInstance, c.joins.refuses(version.group.Name))
 		}
@@ -294,6 +297,7 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 	}
 	c.joins.add(a, p.Canary, c.Now)
 	tx.newAlloc(a, n.Number, r)
+	tx.claimSticky(a, n)
 }
 
 // giveNamed records on a new allocation what only few are given.

@@ -151,6 +151,12 @@ func (s *saver) all(snap *Snapshot) {
 		s.Uint(snap.QuotaUsage(q.Name).Index)
 		s.row(codec.Quota, q)
 	}
+	for v := range snap.HostVolumes() {
+		s.row(codec.HostVolume, v)
+	}
+	for c := range snap.HostVolumeClaims() {
+		s.row(codec.HostVolumeClaim, c)
+	}
 	if snap.acl.bootstrapped > 0 {
 		s.Uint(snap.acl.bootstrapped)
 		s.Record(codec.ACLBootstrap)

@@ -43,6 +43,7 @@ type Snapshot struct {
 	rootKeys     rootKeyTable
 	variables    variableTable
 	quotas       quotaTable
+	hostVolumes  hostVolumeTable
 	streamIDs    uint64 // the last one given to a stream job
 	traces       traces
 
@@ -99,6 +100,10 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		return s.quotas.changed
 	case QuotaUsages:
 		return s.quotas.counted
+	case HostVolumes:
+		return s.hostVolumes.changed
+	case HostVolumeClaims:
+		return s.hostVolumes.claims.changed
 	}
 	return 0
 }
@@ -146,6 +151,10 @@ func (s *Snapshot) Count(t Table) int {
 		return s.acl.oneTime.count
 	case Quotas, QuotaUsages:
 		return s.quotas.count
+	case HostVolumes:
+		return s.hostVolumes.count
+	case HostVolumeClaims:
+		return s.hostVolumes.claims.count
 	}
 	return 0
 }

@@ -4,44 +4,12 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/state"
 )
 
-// resolve returns the value of a constraint's target on a node. A target that
-// is not an interpolation is its own value; one whose attribute the node lacks
-// has none.
-func resolve(target string, n *berth.Node) (string, bool) {
-	inner, ok := strings.CutPrefix(target, "${")
-	if !ok {
-		return target, true
-	}
-	inner = strings.TrimSuffix(inner, "}")
-	kind, key, _ := strings.Cut(inner, ".")
-	switch kind {
-	case "attr":
-		v, ok := n.Attributes[key]
-		return v, ok
-	case "meta":
-		v, ok := n.Meta[key]
-		return v, ok
-	case "node":
-		switch key {
-		case "unique.id":
-			return n.ID.String(), true
-		case "unique.name":
-			return n.Name, true
-		case "datacenter":
-			return n.Datacenter, true
-		case "class":
-			return n.NodeClass, true
-		case "pool":
-			return n.NodePool, true
-		case "region":
-			return berth.DefaultRegion, true
-		}
-	}
-	return "", false
-}
+// resolve returns the value of a target on a node; see condition.Resolve.
+func resolve(target string, n *berth.Node) (string, bool) { return condition.Resolve(target, n) }
 
 // unique reports whether a target's value can differ between nodes of one
 // class, so that each node must be checked.

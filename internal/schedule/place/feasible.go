@@ -30,6 +30,7 @@ type filter struct {
 
 	distinctHosts map[berth.NodeID]bool // nodes in use, nil without such a constraint
 	distinct      []*distinct
+	dynamic       bool                    // the group asks for volumes, and some belong to single nodes
 	excludes      func(*berth.Node) string // see Placer.One; nil excludes no node
 }
 
@@ -65,6 +66,7 @@ func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, work: p.work, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)
+	f.dynamic = len(group.Volumes) > 0 && p.snap.Count(state.HostVolumes) > 0
 	f.addConstraints(p.job.Constraints, true)
 	f.addConstraints(group.Constraints, false)
 	for _, t := range group.Tasks {
@@ -213,6 +215,11 @@ func (f *filter) node(n *berth.Node) verdict {
 	if f.distinctHosts[n.ID] {
 		return lacking(berth.OpDistinctHosts)
 	}
+	if f.dynamic {
+		if why := f.snap.VolumeLack(n, f.job, f.group, f.index); why != "" {
+			return lacking(why)
+		}
+	}
 	for _, d := range f.distinct {
 		v, ok := resolve(d.constraint.LTarget, n)
 		switch {
@@ -227,7 +234,7 @@ func (f *filter) node(n *berth.Node) verdict {
 
 // perNode reports whether each node must be checked in addition to its class.
 func (f *filter) perNode() bool {
-	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.excludes != nil
+	return len(f.unique) > 0 || f.distinctHosts != nil || len(f.distinct) > 0 || f.dynamic || f.excludes != nil
 }
 
 // notePlaced records that an allocation of the group was placed on a node.

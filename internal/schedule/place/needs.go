@@ -98,10 +98,10 @@ func lacksVolume(n *berth.Node, source string, readOnly bool) string {
 }
 
 // perAlloc reports whether instances of a group need different nodes because
-// each has volumes of its own.
+// each has volumes of its own, or keeps the ones that it had.
 func perAlloc(g *berth.TaskGroup) bool {
 	for _, v := range g.Volumes {
-		if v.PerAlloc {
+		if v.PerAlloc || v.Sticky {
 			return true
 		}
 	}

@@ -61,6 +61,8 @@ const (
 	ACLBindingRule
 	ACLOneTimeToken
 	Quota
+	HostVolume
+	HostVolumeClaim
 )
 
 // maxRecord bounds a record; the largest are jobs and explanations.

@@ -1,0 +1,43 @@
+package condition
+
+import (
+	"strings"
+
+	"berth"
+)
+
+// Resolve returns the value of a constraint's target on a node. A target that
+// is not an interpolation is its own value; one whose attribute the node lacks
+// has none.
+func Resolve(target string, n *berth.Node) (string, bool) {
+	inner, ok := strings.CutPrefix(target, "${")
+	if !ok {
+		return target, true
+	}
+	inner = strings.TrimSuffix(inner, "}")
+	kind, key, _ := strings.Cut(inner, ".")
+	switch kind {
+	case "attr":
+		v, ok := n.Attributes[key]
+		return v, ok
+	case "meta":
+		v, ok := n.Meta[key]
+		return v, ok
+	case "node":
+		switch key {
+		case "unique.id":
+			return n.ID.String(), true
+		case "unique.name":
+			return n.Name, true
+		case "datacenter":
+			return n.Datacenter, true
+		case "class":
+			return n.NodeClass, true
+		case "pool":
+			return n.NodePool, true
+		case "region":
+			return berth.DefaultRegion, true
+		}
+	}
+	return "", false
+}
