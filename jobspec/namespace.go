@@ -1,6 +1,9 @@
 package jobspec
 
 import (
+	"maps"
+	"slices"
+
 	"berth"
 	"berth/internal/decode"
 
@@ -22,7 +25,13 @@ func parseSettings[T any](file File, what string, s settings) (*T, error) {
 			tree = settingsBlock(ps, body, what, s)
 		}
 		return tree, ps.err()
-	}, nil)
+	}, func(tree decode.Tree) {
+		if s.spells {
+			spelled := respell(tree, s)
+			clear(tree)
+			maps.Copy(tree, spelled)
+		}
+	})
 }
 
 // settings are what a block may have: names in the API of its attributes, of its
@@ -33,6 +42,10 @@ type settings struct {
 	name         string // of the block in the API
 	label        string // of a block that has one: its name in the API
 	many         bool   // the block may be repeated, and is a list in the API
+
+	sizes  map[string]string // names in the API of sizes in bytes, which may have units
+	free   bool              // the block has any names, with text
+	spells bool              // JSON may have the names of HCL
 }
 
 // namespaceSettings are those of a namespace.
@@ -50,7 +63,7 @@ var namespaceSettings = settings{
 
 // known are the names that may stand in the block.
 func (s settings) known() []string {
-	return append(append(keys(s.texts), keys(s.lists)...), keys(s.blocks)...)
+	return slices.Concat(keys(s.texts), keys(s.sizes), keys(s.lists), keys(s.blocks))
 }
 
 // settingsBlock reads a block. The tree has the names of the API.
@@ -59,10 +72,12 @@ func settingsBlock(ps *problems, body *hclsyntax.Body, path string, s settings) 
 	for _, a := range inOrder(body.Attributes) {
 		here := decode.Join(path, a.Name)
 		switch {
-		case s.name == "Meta":
+		case s.name == "Meta" || s.free:
 			tree[a.Name] = plainValue(ps, a.Expr, here, true)
 		case s.texts[a.Name] != "":
 			tree[s.texts[a.Name]] = plainValue(ps, a.Expr, here, a.Name == "meta")
+		case s.sizes[a.Name] != "":
+			tree[s.sizes[a.Name]] = sizeOf(plainValue(ps, a.Expr, here, false))
 		case s.lists[a.Name] != "":
 			tree[s.lists[a.Name]] = textList(ps, a, here)
 		case s.blocks[a.Name].name != "":

@@ -95,6 +95,7 @@ var (
 type AgentHostVolume struct {
 	NodeID string // of the agent
 	Volume berth.HostVolume
+	Write
 }
 
 // HostVolumeMade is what an agent made of a host volume.

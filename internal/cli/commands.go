@@ -191,6 +191,13 @@ func otherCommands() []*command {
 		namespaceInspectCommand(),
 		namespaceListCommand(),
 		namespaceStatusCommand(),
+		volumeClaimDeleteCommand(),
+		volumeClaimListCommand(),
+		volumeCreateCommand(),
+		volumeDeleteCommand(),
+		volumeInitCommand(),
+		volumeRegisterCommand(),
+		volumeStatusCommand(),
 		quotaApplyCommand(),
 		quotaDeleteCommand(),
 		quotaInitCommand(),
@@ -260,6 +267,8 @@ var groups = map[string]string{
 	"service":                 "Inspect and delete service registrations",
 	"stream":                  "Inspect and change stream jobs",
 	"system":                  "Run cluster-wide maintenance",
+	"volume":                  "Manage volumes",
+	"volume claim":            "List and delete claims on volumes",
 	"var":                     "Read and write variables",
 	"tls":                     "Create and inspect TLS certificates",
 	"tls ca":                  "Create and inspect certificate authorities",
@@ -289,7 +298,7 @@ var unsupportedCommands = unsupportedList(map[string]string{
 	"setup":             "consul vault",
 	"system":            "reconcile",
 	"windows":           "service",
-	"volume":            "claim create delete deregister detach init register snapshot status",
+	"volume":            "deregister detach snapshot",
 })
 
 // Unsupported returns the commands of Nomad that Berth refuses by name, and

@@ -128,8 +128,8 @@ func (v *Volumes) with(id string, x *Volume) map[string]Volume {
 
 // check refuses what no server of ours would ask for: its word is not taken.
 func (v *Volumes) check(vol *berth.HostVolume) error {
-	if _, err := berth.ParseID[berth.HostVolume](vol.ID); err != nil {
-		return berth.Errorf(berth.Invalid, "ID: %w", err)
+	if id, err := berth.ParseID[berth.HostVolume](vol.ID); err != nil || id.IsZero() {
+		return berth.Errorf(berth.Invalid, "ID: %q is not the ID of a volume", berth.Clip(vol.ID, 64))
 	}
 	if !op.IsHostPlugin(vol.PluginID) {
 		return berth.Errorf(berth.Invalid, "PluginID: %q is not the ID of a host volume plugin", berth.Clip(vol.PluginID, 64))

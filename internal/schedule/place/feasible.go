@@ -30,7 +30,7 @@ type filter struct {
 
 	distinctHosts map[berth.NodeID]bool // nodes in use, nil without such a constraint
 	distinct      []*distinct
-	dynamic       bool                    // the group asks for volumes, and some belong to single nodes
+	dynamic       bool                     // the group asks for volumes, and some belong to single nodes
 	excludes      func(*berth.Node) string // see Placer.One; nil excludes no node
 }
 
