@@ -42,7 +42,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service or Resource", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource or HostVolume", name[:min(len(name), 64)])
 		}
 		// IDs of all kinds have one form, so any type parses them.
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {

@@ -85,6 +85,7 @@ capability {
 
 	a.again() // the next agent offers the same
 	a.joined()
+	c = a.nomad()
 	ready("ready")
 	if n, _, err := c.Nodes().Info(a.nodeID, nil); err != nil || n.HostVolumes["data"] == nil || n.HostVolumes["data"].ID != vol.ID {
 		t.Errorf("%+v, %v", n.HostVolumes, err)

@@ -54,6 +54,9 @@ const (
 func capacityOf(a *berth.Alloc) (r Capacity) {
 	w := fit.RequestOf(a.Group)
 	g := a.Grant()
+	if len(a.Group.Volumes) > 0 { // of one that has a single writer, the next may write
+		r = CapacityNode
+	}
 	for _, x := range []struct {
 		has  bool
 		kind Capacity

@@ -208,6 +208,19 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 				b.lift(s, j.Key(), now)
 			}
 		}
+	case state.HostVolumes:
+		// It came, allows more than before, or made its name free.
+		for _, row := range [2]any{c.New, c.Old} {
+			if v, ok := row.(*berth.HostVolume); ok {
+				if n := s.Node(v.NodeID); n != nil {
+					return n, CapacityNode
+				}
+			}
+		}
+	case state.HostVolumeClaims:
+		if old, ok := c.Old.(*berth.HostVolumeClaim); ok && c.New == nil {
+			b.unclaimed(s, old, now)
+		}
 	case state.Nodes:
 		n, _ := c.New.(*berth.Node)
 		old, _ := c.Old.(*berth.Node)
@@ -238,6 +251,16 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 		}
 	}
 	return nil, 0
+}
+
+// unclaimed wakes the evaluations of the job that had a claim on a host volume:
+// its instances may use other nodes now. Those that are being decided look again.
+func (b *Broker) unclaimed(s *state.Snapshot, c *berth.HostVolumeClaim, now time.Time) {
+	b.blocked.freed.everywhere(s.Index)
+	for e := range s.OpenEvalsOf(berth.JobKey{Namespace: c.Namespace, ID: berth.JobID(c.JobID)}, berth.EvalBlocked) {
+		b.blocked.Remove(e.ID)
+		b.add(s, e, now)
+	}
 }
 
 // eval takes over a change of an evaluation from old to e: it ends, waits for

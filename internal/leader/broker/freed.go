@@ -100,11 +100,11 @@ func (b *Broker) freed(s *state.Snapshot, c *state.Change, n *berth.Node, r Capa
 }
 
 // sameForScheduling reports whether everything that placement looks at is the
-// same for both versions of a node: its class, its own attributes, its capacity
-// and its ports.
+// same for both versions of a node: its class, its own attributes, its capacity,
+// its ports and its volumes.
 func sameForScheduling(a, b *berth.Node) bool {
 	return a.Class == b.Class && a.Name == b.Name &&
-		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) &&
+		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) && maps.Equal(a.HostVolumes, b.HostVolumes) &&
 		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
 		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
 }
