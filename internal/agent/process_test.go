@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth"
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/supervise"
@@ -140,9 +142,82 @@ func (m *machine) endAll() {
 		}
 		_ = root.Close()
 	}
-	if left := m.processes(); len(left) > 0 {
+	if left := m.leftBehind(ctx); len(left) > 0 {
 		m.t.Errorf("processes are left: %v", left)
 	}
+}
+
+// leftBehind returns the processes that are left of what has ended. Supervisors
+// end by themselves, some time after their last allocation and their agent: it
+// waits for that.
+func (m *machine) leftBehind(ctx context.Context) (left []int) {
+	for _, pid := range m.processes() {
+		if !isSupervisor(pid) || !ends(ctx, pid) {
+			left = append(left, pid)
+		}
+	}
+	return left
+}
+
+// isSupervisor reports whether a process is a supervisor, or was one until it
+// ended.
+func isSupervisor(pid int) bool {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err != nil || len(args) == 0 || bytes.Contains(args, []byte("\x00supervise\x00"))
+}
+
+// ends waits until a process has ended, and reports whether it has.
+func ends(ctx context.Context, pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	for {
+		within := 30 * time.Second
+		if end, ok := ctx.Deadline(); ok {
+			within = max(0, time.Until(end))
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
+		if err != unix.EINTR {
+			return n == 1
+		}
+	}
+}
+
+// A supervisor that is about to end is waited for, and anything else is not.
+func TestSupervisorsThatEndAreNotLeft(t *testing.T) {
+	m := newMachine(t)
+	work := filepath.Join(m.dir, "work") // directories of supervisors are below the machine's
+	if err := os.Mkdir(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(name string) (pid int, end func()) {
+		cmd := exec.Command("/bin/sh", "-c", "read -r x", name)
+		cmd.Dir = work
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = sync.OnceFunc(func() { _, _ = in.Close(), cmd.Wait() })
+		t.Cleanup(end)
+		return cmd.Process.Pid, end
+	}
+	_, end := begin("supervise")
+	until(t, "it is there", func() bool { return len(m.processes()) == 1 })
+	time.AfterFunc(100*time.Millisecond, end)
+	if left := m.leftBehind(t.Context()); len(left) != 0 {
+		t.Errorf("a supervisor that ends is left: %v", left)
+	}
+	task, end := begin("task")
+	until(t, "it is there", func() bool { return len(m.processes()) == 1 })
+	if left := m.leftBehind(t.Context()); !slices.Equal(left, []int{task}) {
+		t.Errorf("the task %d runs, and %v is left", task, left)
+	}
+	end()
 }
 
 // processes lists those that bear the mark of an allocation of this node, and

@@ -66,27 +66,16 @@ func pass(recv func() ([]byte, error), send func([]byte) error) error {
 // returns once serve has accepted the call. An error of serve before that is
 // returned. serve's context ends when the call is closed or ctx ends.
 func Open(ctx context.Context, serve func(context.Context, op.Incoming) error) (op.Duplex, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &local{
-		ctx: ctx, cancel: cancel, up: make(chan []byte), down: make(chan []byte),
-		accepted: make(chan struct{}), interrupted: make(chan struct{}), ended: make(chan struct{}),
-	}
+	l := newLocal(ctx)
 	go func() {
-		defer cancel()
+		defer l.cancel()
 		defer close(l.ended)
-		l.err = serve(ctx, served{l})
+		l.err = serve(l.ctx, served{l})
 	}()
-	select {
-	case <-l.accepted:
-		return l, nil
-	case <-l.ended:
-		if l.err == nil {
-			return l, nil
-		}
-		return nil, l.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := l.opened(ctx); err != nil {
+		return nil, err
 	}
+	return l, nil
 }
 
 // local is a Duplex within this process.
@@ -99,6 +88,30 @@ type local struct {
 	accepted, interrupted chan struct{} // closed by the handler
 	ended                 chan struct{} // closed when the handler has returned
 	err                   error         // that it returned; set before ended is closed
+}
+
+// newLocal returns a call whose handler has not begun.
+func newLocal(ctx context.Context) *local {
+	l := &local{
+		up: make(chan []byte), down: make(chan []byte),
+		accepted: make(chan struct{}), interrupted: make(chan struct{}), ended: make(chan struct{}),
+	}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	return l
+}
+
+// opened waits until the handler has accepted the call, and returns its error if
+// it has refused it. It watches the caller's context: the handler's own ends as
+// well when the handler returns, and would hide what it returned.
+func (l *local) opened(caller context.Context) error {
+	select {
+	case <-l.accepted:
+		return nil
+	case <-l.ended:
+		return l.err
+	case <-caller.Done():
+		return context.Cause(caller)
+	}
 }
 
 // errOver is the error for a call that is over.

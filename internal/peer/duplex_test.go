@@ -109,3 +109,28 @@ func TestARefusedCall(t *testing.T) {
 		t.Errorf("%v %v", d, err)
 	}
 }
+
+// A handler that returns also ends its context. What it returned wins, however
+// late the caller looks; and so does that it accepted.
+func TestWhatTheHandlerSaidWins(t *testing.T) {
+	refusal := berth.Errorf(berth.Invalid, "not a regular file")
+	for range 100 { // each is a toss-up if it does not hold
+		refused := newLocal(t.Context())
+		refused.err = refusal
+		close(refused.ended)
+		refused.cancel()
+		if err := refused.opened(t.Context()); err != refusal {
+			t.Fatalf("the refusal was lost: %v", err)
+		}
+		accepted := newLocal(t.Context())
+		if err := (served{accepted}).Accept(); err != nil {
+			t.Fatal(err)
+		}
+		accepted.err = refusal
+		close(accepted.ended)
+		accepted.cancel()
+		if _, err := accepted.Recv(); err != refusal {
+			t.Fatalf("the error of an accepted call was lost: %v", err)
+		}
+	}
+}
