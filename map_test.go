@@ -32,8 +32,8 @@ internal/state
 internal/state/statetest internal/invariant
 internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
-internal/schedule/explain
 internal/streams/submit
+internal/schedule/explain
 internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks internal/leader/expire
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer

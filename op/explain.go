@@ -71,8 +71,10 @@ const (
 	WhyTime       = "waits for time"  // something is due later
 	WhyStop       = "waits for stops" // allocations that are stopping still hold the capacity
 	WhyScheduler  = "waits for a scheduler"
-	WhyDeployment = "waits for a deployment" // everything is placed; its health, or a promotion, is awaited
-	WhyGaveUp     = "not replaced"           // something failed and its policy allows no replacement
+	WhyDeployment = "waits for a deployment"   // everything is placed; its health, or a promotion, is awaited
+	WhySubmission = "waits for its submission" // objects of a stream job are created, and its elements launched
+	WhyIncomplete = "incomplete"               // something is missing, and nobody will add it: the deployment has failed
+	WhyGaveUp     = "not replaced"             // something failed and its policy allows no replacement
 	WhyStopped    = "stopped"
 	WhyPurged     = "purged"
 	WhyBegets     = "begets children" // it runs nothing itself
@@ -102,6 +104,8 @@ type GroupExplanation struct {
 	GaveUp     int // failed and will not be replaced
 	Later      int // failed and will be replaced later
 	Missing    int // cannot be placed
+	Unlaunched int `json:",omitempty"` // of a stream job: processing elements that are launched when it is their turn
+	Halted     int `json:",omitempty"` // are not placed because the deployment has failed
 	Summary    string
 
 	// For a group that cannot be placed: what was found on the nodes.

@@ -150,10 +150,6 @@ func (d *decider) placeStream(v *placement.View, counts map[string]*reconcile.Co
 		return
 	}
 	d.end.Failed, d.end.Missed = failed, missed
-	// A group that failed in part explains its failure, not its success.
-	for name := range failed {
-		delete(d.plan.Explain, name)
-	}
 	if d.eval.Status == berth.EvalBlocked { // it stays blocked; no new one is created
 		d.end.Status = berth.EvalBlocked
 		return

@@ -94,7 +94,11 @@ func (f *finder) survey(x *op.GroupExplanation) (all []place.Verdict) {
 			here[a.NodeID]++
 		}
 	}
+	rules := f.rules()
 	for v := range place.New(f.snap, f.job, nil, 0).Within(f.budget()).Survey(f.index) {
+		if why := rules(v.Node); why != "" {
+			v.Unmet = append(v.Unmet, why)
+		}
 		// A node that has its instances already lacks nothing.
 		if n := here[v.Node.ID]; n > 0 && n >= f.group.Count {
 			continue

@@ -17,6 +17,7 @@ import (
 
 	"berth"
 	"berth/internal/state"
+	"berth/internal/streams/submit"
 	"berth/op"
 )
 
@@ -41,6 +42,7 @@ func Job(snap *state.Snapshot, key berth.JobKey, where Where, now time.Time) *op
 	case !j.Schedulable():
 		x.Verdict = op.WhyBegets
 		x.Summary = fmt.Sprintf("Job %q runs nothing itself: it is a template for the jobs launched from it", key)
+	case j.Type == berth.TypeStream && streamOver(x, snap, j):
 	default:
 		bound := newWork(snap, j)
 		if err := bound.run(func() {
@@ -92,7 +94,9 @@ type explainer struct {
 	x       *op.Explanation // the answer
 	decided sandbox         // after scheduling
 	stops   map[berth.AllocID]bool
-	restart time.Time // when the first task that waits for it is started again; zero: none waits
+	restart time.Time         // when the first task that waits for it is started again; zero: none waits
+	rollout *berth.Deployment // the deployment of the job's version that is in progress or has failed, nil if there is none
+	stream  *submit.Outlook   // of a stream job
 }
 
 // groups explains each group by what the scheduler would decide now, and then
@@ -104,6 +108,11 @@ func (a *explainer) groups() {
 		return
 	}
 	a.decided, a.stops = after, map[berth.AllocID]bool{}
+	a.rollout = a.deployed()
+	if row := a.snap.StreamOf(a.key); a.job.Type == berth.TypeStream && row != nil {
+		o := submit.OutlookOf(a.snap, row, a.now)
+		a.stream = &o
+	}
 	for _, s := range d.Plan.Stop {
 		a.stops[s.ID] = s.FollowupEval.IsZero()
 	}
@@ -153,7 +162,7 @@ func (a *explainer) groups() {
 				stopping++
 			}
 		}
-		x.Summary = groupSummary(&x, placed[g.Name], later[g.Name])
+		x.Summary = a.groupSummary(&x, placed[g.Name], later[g.Name])
 		if turns > 0 {
 			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version until the update reaches %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
 		}
@@ -202,9 +211,11 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 			if len(x.Allocs) < allocsKept {
 				x.Allocs = append(x.Allocs, reason(a.snap, al))
 			}
+		case a.stream != nil: // its controller tells what becomes of what ended
 		case al.Client == berth.ClientComplete && (a.job.Type == berth.TypeBatch || a.job.Type == berth.TypeSysbatch):
 			x.Finished++
 		case al.Client != berth.ClientFailed:
+		case a.halts(al):
 		case a.hasFollowup(al):
 			x.Later++
 			a.noteDue(later, al, a.snap.Eval(al.Rest().FollowupEval).WaitUntil)
@@ -218,6 +229,10 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 			x.GaveUp++
 		}
 	}
+	a.streamCounts(&x, later)
+	if a.failedWith(g.Name) && !a.job.PerNode() {
+		x.Halted = max(0, x.Wanted-x.Live-x.Later-x.GaveUp-placed-missing)
+	}
 	return x
 }
 
@@ -226,114 +241,6 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 func (a *explainer) hasFollowup(al *berth.Alloc) bool {
 	e := a.snap.Eval(al.Rest().FollowupEval)
 	return e != nil && !e.Terminal() && e.WaitUntil > a.now.UnixNano()
-}
-
-// groupSummary returns one sentence for a group. Counts of 0 are left out.
-func groupSummary(x *op.GroupExplanation, placed int, later time.Time) string {
-	var parts []string
-	add := func(n int, format string, args ...any) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, fmt.Sprintf(format, args...)))
-		}
-	}
-	add(x.Live, "placed")
-	add(x.Restarting, "of them %s to start a task again after the delay of the restart policy", verb(x.Restarting, "waits", "wait"))
-	add(x.Finished, "finished")
-	add(placed, "will be placed when a scheduler runs")
-	add(x.Later, "failed and will be replaced at %s", stamp(later.UnixNano()))
-	add(x.GaveUp, "failed and will not be replaced: the reschedule policy allows no more attempts")
-	add(x.Missing, "%s no place", verb(x.Missing, "finds", "find"))
-	if len(parts) == 0 {
-		switch {
-		case x.Wanted == 0 && x.Missing == 0 && x.Nodes > 0:
-			return "No instances: no node meets its constraints"
-		case x.Wanted == 0:
-			return "No instances: its count is 0"
-		}
-		return fmt.Sprintf("%d desired; there is nothing to do", x.Wanted)
-	}
-	s := fmt.Sprintf("%d desired: %s", x.Wanted, strings.Join(parts, ", "))
-	if x.Missing > 0 && len(x.Quota) > 0 {
-		return s + "; the quota of the namespace leaves no room: " + strings.Join(x.Quota, ", ")
-	}
-	if x.Missing > 0 && x.Nodes == 0 {
-		s += "; no node is ready"
-	}
-	return s
-}
-
-// conclude sums up all groups in a verdict and a sentence.
-func (a *explainer) conclude(placed map[string]int, stopping int, later map[string]time.Time) {
-	x := a.x
-	var wanted, live, finished, missing, gaveUp, late, due, restarting int
-	for _, g := range x.Groups {
-		wanted, live, finished, missing = wanted+g.Wanted, live+g.Live, finished+g.Finished, missing+g.Missing
-		gaveUp, late, due = gaveUp+g.GaveUp, late+g.Later, due+placed[g.Group]
-		restarting += g.Restarting
-	}
-	// The replacement that is due first is what the operator waits for.
-	var first time.Time
-	for _, t := range later {
-		if first.IsZero() || t.Before(first) {
-			first = t
-		}
-	}
-	say := func(verdict, format string, args ...any) {
-		x.Verdict, x.Summary = verdict, fmt.Sprintf("Job %q: ", a.key)+fmt.Sprintf(format, args...)
-	}
-	deployment := a.deployment()
-	switch {
-	// What needs an operator comes before what only takes time, and both before
-	// what is done.
-	case missing > 0 && stopping > 0:
-		say(op.WhyStop, "%d of %d wait until allocations being stopped have freed their capacity", missing, wanted)
-	case missing > 0:
-		say(op.WhyRoom, "%d of %d %s no place%s", missing, wanted, verb(missing, "finds", "find"), suggestion(x.Groups))
-	case due > 0 && a.snap.SchedulerConfig().PauseEvalBroker:
-		say(op.WhyScheduler, "%d of %d will be placed when a scheduler runs; %s", due, wanted, brokerPaused)
-	case due > 0:
-		say(op.WhyScheduler, "%d of %d will be placed when a scheduler runs", due, wanted)
-	case late > 0:
-		say(op.WhyTime, "%d of %d failed and will be replaced later, the first at %s, by the reschedule policy", late, wanted, stamp(first.UnixNano()))
-	case gaveUp > 0:
-		why := "the reschedule policy allows no more attempts"
-		if a.job.PerNode() {
-			why = "it can only run on its node, where the restart policy allows no more attempts"
-		}
-		say(op.WhyGaveUp, "%d of %d failed and will not be replaced: %s", gaveUp, wanted, why)
-	case restarting > 0:
-		say(op.WhyTime, "%d of %d placed; %d %s to start a task again, the first at %s, by the restart policy", live, wanted, restarting, verb(restarting, "waits", "wait"), stamp(a.restart.UnixNano()))
-	case deployment != "":
-		say(op.WhyDeployment, "%d of %d placed; %s", live, wanted, deployment)
-	case wanted == 0 && a.job.PerNode() && slices.ContainsFunc(a.job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Count > 0 }):
-		say(op.WhyNothing, "no node meets its constraints; it will run on every node that does")
-	case wanted == 0:
-		say(op.WhyNothing, "there is nothing to run: every count is 0")
-	case finished > 0 && live == 0:
-		say(op.WhyFinished, "%d of %d finished; there is nothing to do", finished, wanted)
-	case finished > 0:
-		say(op.WhyRuns, "%d of %d placed and %d finished; there is nothing to do", live, wanted, finished)
-	default:
-		say(op.WhyRuns, "%d of %d placed; there is nothing to do", live, wanted)
-	}
-}
-
-// suggestion returns the best changes for the first group that needs one.
-func suggestion(groups []op.GroupExplanation) string {
-	for _, g := range groups {
-		switch {
-		case g.Missing == 0:
-		case len(g.Quota) > 0 && len(g.Changes) == 0:
-			return ": the quota of the namespace leaves no room: " + strings.Join(g.Quota, ", ")
-		case len(g.Changes) == 0:
-			return ""
-		case len(g.Changes) == 1:
-			return ". What would place it: " + g.Changes[0].Text
-		default:
-			return ". What would place it: " + g.Changes[0].Text + ", or " + g.Changes[1].Text
-		}
-	}
-	return ""
 }
 
 // reason returns why an allocation is on its node.

@@ -18,11 +18,42 @@ import (
 // brokerPaused is why nothing is decided while the broker is paused.
 const brokerPaused = "the evaluation broker is paused: `berth operator scheduler set-config -pause-eval-broker=false` resumes it"
 
+// deployed returns the newest deployment if it is of the job's version, else nil.
+func (a *explainer) deployed() *berth.Deployment {
+	if d := a.snap.NewestDeployment(a.key, a.job.UID); d != nil && d.JobVersion == a.job.Version {
+		return d
+	}
+	return nil
+}
+
+// failedWith reports whether the deployment of the job's version has failed and
+// includes a group: then nothing of that version is placed.
+func (a *explainer) failedWith(group string) bool {
+	return a.rollout != nil && a.rollout.Status == berth.DeploymentFailed && a.rollout.TaskGroups[group] != nil
+}
+
+// halts reports whether a failed allocation is not replaced because it belongs
+// to a deployment that has failed.
+func (a *explainer) halts(al *berth.Alloc) bool {
+	return a.failedWith(al.Group.Name) && al.Rest().DeploymentID == a.rollout.ID
+}
+
+// failure returns what is said of the deployment of the job's version, "" unless
+// it has failed.
+func (a *explainer) failure() string {
+	d := a.rollout
+	if d == nil || d.Status != berth.DeploymentFailed {
+		return ""
+	}
+	return fmt.Sprintf("deployment %s of version %d has failed (%s), and nothing more of this version is placed: change the job, or go back with `berth job revert`",
+		d.ID.Short(), d.JobVersion, strings.TrimSuffix(d.StatusDescription, "."))
+}
+
 // deployment returns what the deployment of the job's version waits for, "" if
 // there is none in progress.
 func (a *explainer) deployment() string {
-	d := a.snap.NewestDeployment(a.key, a.job.UID)
-	if d == nil || !d.Active() || d.JobVersion != a.job.Version {
+	d := a.rollout
+	if d == nil || !d.Active() {
 		return ""
 	}
 	if d.Status == berth.DeploymentPaused {

@@ -261,17 +261,17 @@ func (p *poolSearch) unavailable(n *berth.Node, alone bool) string {
 	return ""
 }
 
-// poolProblem returns which host pool of the job finds no nodes, "" if none is
-// waiting.
-func (l *jobStep) poolProblem() string {
-	for kind, lack := range lacking(l.snap, l.row) {
+// poolProblem returns which host pool of a job finds no nodes and who has them,
+// "" if none is waiting.
+func poolProblem(snap *state.Snapshot, row *berth.StreamJob) string {
+	for kind, lack := range lacking(snap, row) {
 		if kind != berth.KindHostPool {
 			continue
 		}
 		for _, o := range lack {
-			p := &poolSearch{snap: l.snap, job: l.job, row: l.row, spec: o.Pool}
+			p := &poolSearch{snap: snap, job: snap.PlannedJob(row), row: row, spec: o.Pool}
 			if _, why, _ := p.find(); why != "" {
-				return "; " + why
+				return why
 			}
 		}
 	}

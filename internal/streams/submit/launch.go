@@ -91,30 +91,36 @@ func (l *jobStep) dueLaunches() (out []launchItem) {
 	return out
 }
 
-// launchReason returns why a processing element must be launched, "" if it need
-// not be.
+// launchReason returns why a processing element must be launched now, "" if it
+// need not be.
 func (l *jobStep) launchReason(pe *berth.Object, g *berth.TaskGroup) string {
-	switch s := pe.PE; {
-	case s.LaunchIndex == 0 && s.Launch > 0:
-		return whyRestored
-	case s.LaunchIndex == 0:
-		return whySubmission
-	case s.ContentID != pe.Object.PE.ContentID:
-		return whyContent
-	}
-	a := l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}]
-	if a == nil { // it waits for a node
-		return ""
-	}
-	why := relaunchReason(a, g.Stream.Policy)
-	if why != whyFailed && why != whyCompleted {
-		return why
-	}
-	if at := launchableAt(a, pe.PE.Launch); l.now.Before(at) {
+	why, at := launchDue(pe, g, l.runs[berth.PERef{UID: pe.UID, Launch: pe.PE.Launch}])
+	if why != "" && l.now.Before(at) {
 		l.wake(at)
 		return ""
 	}
 	return why
+}
+
+// launchDue returns why a processing element must be launched, "" if it need not
+// be, and from when on it may be. ran is the allocation of its last launch, nil
+// if that waits for a node.
+func launchDue(pe *berth.Object, g *berth.TaskGroup, ran *berth.Alloc) (why string, at time.Time) {
+	switch s := pe.PE; {
+	case s.LaunchIndex == 0 && s.Launch > 0:
+		return whyRestored, at
+	case s.LaunchIndex == 0:
+		return whySubmission, at
+	case s.ContentID != pe.Object.PE.ContentID:
+		return whyContent, at
+	case ran == nil:
+		return "", at
+	}
+	why = relaunchReason(ran, g.Stream.Policy)
+	if why == whyFailed || why == whyCompleted {
+		at = launchableAt(ran, pe.PE.Launch)
+	}
+	return why, at
 }
 
 // relaunchReason returns why the processing element of an allocation must be

@@ -268,7 +268,10 @@ func (l *jobStep) timeout() {
 	if l.row.Retries > 0 {
 		why += fmt.Sprintf("; it was tried %d times", l.row.Retries+1)
 	}
-	l.fail("%s%s", why, l.poolProblem()+l.placementProblem())
+	if pool := poolProblem(l.snap, l.row); pool != "" {
+		why += "; " + pool
+	}
+	l.fail("%s%s", why, l.placementProblem())
 }
 
 // placementProblem returns why a group of the job finds no place, "" if
