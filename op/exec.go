@@ -80,6 +80,6 @@ var (
 	Exec        = define[ExecTask, Nothing]("alloc.exec", "GET /v1/client/allocation/{AllocID}/exec", "", acl.AllocExec, acl.AllocSpace, local)
 	PortForward = define[ForwardPort, Nothing]("alloc.port_forward", "GET /v1/client/allocation/{AllocID}/port-forward", "", acl.AllocExec, acl.AllocSpace, local, bytes)
 
-	AgentExec        = define[ExecTask, Nothing]("agent.exec", "", "ClientAllocations.Exec", acl.Server, acl.NoSpace, agents)
-	AgentPortForward = define[ForwardPort, Nothing]("agent.port_forward", "", "ClientAllocations.PortForward", acl.Server, acl.NoSpace, agents)
+	AgentExec        = define[ExecTask, Nothing]("agent.exec", "", "Allocations.Exec", acl.Server, acl.NoSpace, agents)
+	AgentPortForward = define[ForwardPort, Nothing]("agent.port_forward", "", "Allocations.PortForward", acl.Server, acl.NoSpace, agents)
 )

@@ -129,8 +129,8 @@ var (
 
 // The operations that servers call on agents.
 var (
-	AgentChecks      = define[AllocRef, Checks]("agent.checks", "", "ClientAllocations.Checks", acl.Server, acl.NoSpace, agents)
-	AgentRestartTask = define[RestartAlloc, Nothing]("agent.restart_task", "", "ClientAllocations.Restart", acl.Server, acl.NoSpace, agents, write)
-	AgentSignalTask  = define[SignalAlloc, Nothing]("agent.signal_task", "", "ClientAllocations.Signal", acl.Server, acl.NoSpace, agents, write)
+	AgentChecks      = define[AllocRef, Checks]("agent.checks", "", "Allocations.Checks", acl.Server, acl.NoSpace, agents)
+	AgentRestartTask = define[RestartAlloc, Nothing]("agent.restart_task", "", "Allocations.Restart", acl.Server, acl.NoSpace, agents, write)
+	AgentSignalTask  = define[SignalAlloc, Nothing]("agent.signal_task", "", "Allocations.Signal", acl.Server, acl.NoSpace, agents, write)
 	AgentLogs        = define[LogsQuery, StreamFrame]("agent.logs", "", "FileSystem.Logs", acl.Server, acl.NoSpace, agents)
 )

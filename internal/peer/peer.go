@@ -9,6 +9,7 @@ package peer
 
 import (
 	"context"
+	"strings"
 
 	"berth/internal/wire"
 	"berth/op"
@@ -21,17 +22,28 @@ func Handle[In, Out any](s *wire.Server, o op.Op[In, Out], f func(context.Contex
 	if o.Servers {
 		serve = s.HandleServers
 	}
-	serve(o.RPC, func(ctx context.Context, c *wire.Call) (any, error) {
-		in := new(In)
-		if err := c.Decode(in); err != nil {
-			return nil, err
-		}
-		out, err := f(ctx, c, in)
-		if err != nil {
-			return nil, err
-		}
-		return out, nil
-	})
+	for _, name := range names(o.Info) {
+		serve(name, func(ctx context.Context, c *wire.Call) (any, error) {
+			in := new(In)
+			if err := c.Decode(in); err != nil {
+				return nil, err
+			}
+			out, err := f(ctx, c, in)
+			if err != nil {
+				return nil, err
+			}
+			return out, nil
+		})
+	}
+}
+
+// names returns the names by which an operation is called. Servers of earlier
+// versions call what agents do with allocations by another name.
+func names(info *op.Info) []string {
+	if rest, ok := strings.CutPrefix(info.RPC, "Allocations."); ok && info.Agents {
+		return []string{info.RPC, "ClientAllocations." + rest}
+	}
+	return []string{info.RPC}
 }
 
 // HandleStream serves an operation that is a stream of bytes.
@@ -40,11 +52,13 @@ func HandleStream[In, Out any](s *wire.Server, o op.Op[In, Out], f func(context.
 	if o.Servers {
 		serve = s.HandleStreamServers
 	}
-	serve(o.RPC, func(ctx context.Context, c *wire.Call, st *wire.Stream) error {
-		in := new(In)
-		if err := c.Decode(in); err != nil {
-			return err
-		}
-		return f(ctx, c, in, st)
-	})
+	for _, name := range names(o.Info) {
+		serve(name, func(ctx context.Context, c *wire.Call, st *wire.Stream) error {
+			in := new(In)
+			if err := c.Decode(in); err != nil {
+				return err
+			}
+			return f(ctx, c, in, st)
+		})
+	}
 }
