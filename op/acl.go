@@ -55,7 +55,7 @@ type WriteACLToken struct {
 func (*WriteACLToken) Shape(body decode.Tree) decode.Tree {
 	for name, v := range body {
 		switch strings.ToLower(name) {
-		case "createtime", "createindex", "modifyindex", "expirationtime":
+		case "expirationtime":
 			delete(body, name)
 		case "expirationttl":
 			if v == "" {

@@ -58,10 +58,8 @@ type WriteAuthMethod struct {
 	Write
 }
 
-// Shape drops what clients send back of a method that they read, and fields that
-// they send empty.
+// Shape drops fields that clients send empty.
 func (*WriteAuthMethod) Shape(body decode.Tree) decode.Tree {
-	dropRead(body)
 	dropEmpty(body, "maxtokenttl")
 	for name, v := range body {
 		if c, ok := v.(decode.Tree); ok && strings.EqualFold(name, "config") {
@@ -69,16 +67,6 @@ func (*WriteAuthMethod) Shape(body decode.Tree) decode.Tree {
 		}
 	}
 	return body
-}
-
-// dropRead drops the indexes and times of a row that a client read.
-func dropRead(body decode.Tree) {
-	for name := range body {
-		switch strings.ToLower(name) {
-		case "createtime", "modifytime", "createindex", "modifyindex":
-			delete(body, name)
-		}
-	}
 }
 
 // dropEmpty drops fields whose value is null or "".
@@ -138,12 +126,6 @@ type WriteBindingRule struct {
 	BindType    string
 	BindName    string
 	Write
-}
-
-// Shape drops what clients send back of a rule that they read.
-func (*WriteBindingRule) Shape(body decode.Tree) decode.Tree {
-	dropRead(body)
-	return body
 }
 
 // DeleteBindingRule asks for a binding rule to be deleted.

@@ -1,10 +1,7 @@
 package op
 
 import (
-	"strings"
-
 	"berth/internal/acl"
-	"berth/internal/decode"
 )
 
 // VariableStub is a variable in a list: without its items.
@@ -49,17 +46,6 @@ type WriteVariable struct {
 	Renew   bool    `query:"lock-renew"`   // keep the lock; nothing else changes
 	Release bool    `query:"lock-release"` // give up the lock
 	Write
-}
-
-// Shape drops the fields that clients send back from an earlier answer.
-func (*WriteVariable) Shape(body decode.Tree) decode.Tree {
-	for name := range body {
-		switch strings.ToLower(name) {
-		case "createindex", "modifyindex", "createtime", "modifytime":
-			delete(body, name)
-		}
-	}
-	return body
 }
 
 // DeleteVariable asks for a variable to be deleted.

@@ -173,11 +173,26 @@ func decodeBody(ctx context.Context, in any, text []byte) (berth.Problems, error
 			return nil, err
 		}
 	}
+	dropAssigned(in, tree)
 	// Some inputs take other shapes of JSON as well, which older clients send.
 	if s, ok := in.(interface{ Shape(decode.Tree) decode.Tree }); ok {
 		tree = s.Shape(tree)
 	}
 	return admit.FillContext(ctx, in, tree, "body")
+}
+
+// dropAssigned drops from a body what servers assign to a row, unless the input
+// asks for it, so that a client may send back an object as it read it.
+func dropAssigned(in any, body decode.Tree) {
+	t := reflect.TypeOf(in).Elem()
+	for name := range body {
+		switch lower := strings.ToLower(name); lower {
+		case "createindex", "modifyindex", "createtime", "modifytime":
+			if _, asked := t.FieldByNameFunc(func(f string) bool { return strings.ToLower(f) == lower }); !asked {
+				delete(body, name)
+			}
+		}
+	}
 }
 
 // params fills fields from the path, and those with a query tag from the

@@ -95,7 +95,7 @@ func TestGoClientForms(t *testing.T) {
 	if got, _, err := jobs.ListOptions(&nomad.JobListOptions{Fields: &nomad.JobListFields{Meta: true}}, nil); err != nil || len(got) != 1 {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, err := jobs.ParseHCLOpts(&nomad.JobsParseRequest{JobHCL: `job "x" { group "g" { task "t" { driver = "raw_exec" } } }`}); err != nil || *got.ID != "x" {
+	if got, err := jobs.ParseHCLOpts(&nomad.JobsParseRequest{JobHCL: "job \"x\" {\n group \"g\" {\n task \"t\" {\n driver = \"raw_exec\"\n config {\n command = \"/bin/true\"\n }\n}\n}\n}"}); err != nil || *got.ID != "x" {
 		t.Errorf("%+v %v", got, err)
 	}
 	count := int64(2)
@@ -119,7 +119,7 @@ func TestGoClientForms(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 	_, err = r.api.Nodes().Identity().Get(&nomad.NodeIdentityGetRequest{}, nil)
-	refused(t, "the identity of a node", err, http.StatusNotImplemented, "identities of nodes are not supported")
+	refused(t, "the identity of this node", err, http.StatusBadRequest, "node_id: missing: this agent is not a node")
 	if got, _, err := r.api.Namespaces().PrefixList("def", nil); err != nil || len(got) != 1 {
 		t.Errorf("%+v %v", got, err)
 	}
