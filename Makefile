@@ -177,7 +177,7 @@ FUZZ = \
 	./jobspec:FuzzHCL ./jobspec:FuzzJSON ./jobspec:FuzzExpression ./internal/admit:FuzzDecodeJob \
 	./internal/state:FuzzDecodeEntry ./internal/state:FuzzLoad ./internal/wire:FuzzFrame ./internal/wire:FuzzStream ./internal/wire:FuzzAnswer \
 	./internal/consensus/logstore:FuzzDecodeRecord ./internal/consensus/logstore:FuzzDecodeBody ./internal/consensus/logstore:FuzzDecodeMeta \
-	./internal/api:FuzzRequests ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig ./internal/state:FuzzUnpack \
+	./internal/api:FuzzRequests ./internal/api:FuzzTokens ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig ./internal/state:FuzzUnpack \
 	./internal/agent/dns:FuzzQuery ./internal/agent/fingerprint:FuzzDefaultRoute ./internal/agent/task:FuzzReplace ./internal/agent/local:FuzzRecord ./internal/agent/local:FuzzFile \
 	./internal/agent/supervise:FuzzFrame ./internal/agent/supervise:FuzzState ./internal/agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
 

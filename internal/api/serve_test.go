@@ -84,7 +84,7 @@ func TestABodyInTimeMayWaitLong(t *testing.T) {
 
 // A client may have a hundred connections. The next one is told why it may
 // not, and may again when one of the others has gone.
-func TestTheHundredAndFirstConnection(t *testing.T) {
+func TestAdvisory_C39_TheHundredAndFirstConnection(t *testing.T) {
 	s, _ := serve(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

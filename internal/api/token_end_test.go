@@ -116,7 +116,7 @@ func (x *watchedOver) call(ctx context.Context, name string, in any) string {
 
 // What a caller waits for, reads along or is connected to ends within a second
 // after his token is deleted, expires or loses the right, and not before.
-func TestNothingOutlivesItsToken(t *testing.T) {
+func TestAdvisory_C25_NothingOutlivesItsToken(t *testing.T) {
 	words, _ := json.Marshal([]string{"sh"})
 	q := op.Query{AuthToken: "secret"}
 	kinds := map[string]func(x *watchedOver, ctx context.Context) string{

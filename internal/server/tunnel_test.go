@@ -32,7 +32,7 @@ type follower struct {
 }
 
 // follow runs an agent of r that answers HTTP, until the test ends.
-func (r *running) follow() *follower {
+func (r *running) follow(change ...func(*api.AgentConfig)) *follower {
 	r.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cluster := agent.NewCluster([]string{r.rpc}, "", nil, log)
@@ -44,12 +44,16 @@ func (r *running) follow() *follower {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	h := api.NewAgent(api.AgentConfig{
+	conf := api.AgentConfig{
 		Region: "global", Logger: log, Metrics: server.ProcessMetrics(nil),
 		Self:   func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: "follower"}} },
 		Health: func() op.AgentHealth { return op.AgentHealth{Client: &op.Health{Ok: true, Message: "ok"}} },
 		Has:    a.Has, Logs: a, Node: a.NodeID, Connect: cluster.Connect,
-	})
+	}
+	for _, f := range change {
+		f(&conf)
+	}
+	h := api.NewAgent(conf)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- a.Run(ctx) }()

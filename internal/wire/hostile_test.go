@@ -198,7 +198,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-func TestTheHundredAndFirstConnectionIsRefused(t *testing.T) {
+func TestAdvisory_C39_TheHundredAndFirstConnectionIsRefused(t *testing.T) {
 	s := New(quiet(t))
 	s.Handle("Node.UpdateStatus", beat)
 	addr := start(t, s)

@@ -120,7 +120,7 @@ func secured(t *testing.T, ca *certstest.CA, c Config) string {
 }
 
 // What a certificate opens.
-func TestCertificates(t *testing.T) {
+func TestAdvisory_C32_C40_Certificates(t *testing.T) {
 	ca := certstest.New(t)
 	addr := secured(t, ca, Config{Log: silent})
 	for name, want := range map[string]string{

@@ -187,7 +187,7 @@ local/x -rw-r--r-- x`
 }
 
 // What leads elsewhere, or is too much, is refused, and nothing of it is placed.
-func TestHostileArtifacts(t *testing.T) {
+func TestAdvisory_C12_C14_C23_HostileArtifacts(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	bomb := func() []byte {
 		var b bytes.Buffer

@@ -73,7 +73,7 @@ func TestValues(t *testing.T) {
 
 // A template reads nothing of the host, starts nothing, and ends when it uses
 // too much. What other systems would answer is refused by name.
-func TestHostileTemplates(t *testing.T) {
+func TestAdvisory_C44_C45_HostileTemplates(t *testing.T) {
 	exe, _ := os.Executable()
 	for _, x := range []struct{ text, want string }{
 		{`{{ key "a" }}`, "needs Consul"},

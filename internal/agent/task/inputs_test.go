@@ -72,6 +72,16 @@ func (v *variables) values(ctx context.Context, q *op.WantsQuery) (*op.WantsAnsw
 // attempt made.
 func ready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root, []string, error) {
 	t.Helper()
+	at, root := unready(t, task, v)
+	var said []string
+	at.doing = func(typ, message string) { said = append(said, typ+": "+message) }
+	err := at.prepare(t.Context())
+	return at, root, said, err
+}
+
+// unready returns the attempt to start a task, before anything is there.
+func unready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -84,16 +94,14 @@ func ready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root, [
 	t.Cleanup(func() { root.Close() })
 	place := samplePlace()
 	place.AllocDir = root.Path()
-	var said []string
 	command := []string{exe, "supervise"}
 	tk := a.Job.TaskGroups[0].Tasks[0]
 	at := &attempt{
 		alloc: a, task: tk, place: place, driver: mock.New(true), names: Names{Node: place.Node}, out: &driver.Task{Name: tk.Name, AllocDir: root},
 		inputs: &Inputs{Command: command, Values: v.values, Fetch: fetch.New(fetch.Config{Command: command})},
-		doing:  func(typ, message string) { said = append(said, typ+": "+message) },
+		doing:  func(string, string) {},
 	}
-	err = at.prepare(t.Context())
-	return at, root, said, err
+	return at, root
 }
 
 // Secrets, artifacts and templates are there before a task starts, in this
@@ -190,5 +198,40 @@ func TestAChangedVariableRestartsTheTask(t *testing.T) {
 	}
 	if s := r.State(); s.Task.Restarts != 1 || s.Task.Failed {
 		t.Errorf("%d restarts, failed %v: %s", s.Task.Restarts, s.Task.Failed, history(s))
+	}
+}
+
+// C15: a template reads and writes nothing through a link that the task, or an
+// artifact, left where it looks.
+func TestAdvisory_C15_TemplatesFollowNoLinks(t *testing.T) {
+	outside := t.TempDir()
+	if err := os.WriteFile(outside+"/secret", []byte("secret of the host"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for what, tpl := range map[string]string{
+		"a source that is a link":         `{"SourcePath":"local/link","DestPath":"local/out"}`,
+		"a source behind a link":          `{"SourcePath":"local/dir/secret","DestPath":"local/out"}`,
+		"a file that is a link":           `{"EmbeddedTmpl":"{{ file \"local/link\" }}","DestPath":"local/out"}`,
+		"a file behind a link":            `{"EmbeddedTmpl":"{{ file \"local/dir/secret\" }}","DestPath":"local/out"}`,
+		"a file of the host":              `{"EmbeddedTmpl":"{{ file \"` + outside + `/secret\" }}","DestPath":"local/out"}`,
+		"a destination behind a link":     `{"EmbeddedTmpl":"x","DestPath":"local/dir/made"}`,
+		"a destination below a link file": `{"EmbeddedTmpl":"x","DestPath":"local/link/made"}`,
+	} {
+		at, root := unready(t, `{"Name":"app","Driver":"mock_driver","Templates":[`+tpl+`]}`, newVariables())
+		if err := root.MkdirAll("app/local", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, to := range map[string]string{"link": outside + "/secret", "dir": outside} {
+			if err := os.Symlink(to, root.Path()+"/app/local/"+name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := at.prepare(t.Context()); err == nil {
+			b, _ := root.ReadFile("app/local/out", 1000)
+			t.Errorf("%s: it is rendered: %q", what, b)
+		}
+		if list, err := os.ReadDir(outside); err != nil || len(list) != 1 {
+			t.Errorf("%s: there are %v outside", what, list)
+		}
 	}
 }

@@ -212,7 +212,7 @@ func TestDirectoriesAndMounts(t *testing.T) {
 }
 
 // No path leads out of the allocation's directory, through a link or otherwise.
-func TestPathsThatAreRefused(t *testing.T) {
+func TestAdvisory_C01_PathsThatAreRefused(t *testing.T) {
 	d := New(config(t))
 	tk := allocs(t)(1, nil)
 	if err := os.Symlink("/etc", filepath.Join(tk.Dir, "local", "link")); err != nil {
@@ -235,7 +235,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 }
 
 // What the configuration allows is done, and it is refused by name otherwise.
-func TestAllowLists(t *testing.T) {
+func TestAdvisory_C02_C36_AllowLists(t *testing.T) {
 	for key, v := range map[string]any{
 		"privileged": true, "pid_mode": "host", "ipc_mode": "host", "uts_mode": "host", "userns_mode": "host", "security_opt": []any{"seccomp=unconfined"},
 		"devices": []any{map[string]any{"host_path": "/dev/kmsg"}}, "cap_add": []any{"CAP_NET_ADMIN"}, "runtime": "runsc",

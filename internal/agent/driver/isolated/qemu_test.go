@@ -236,7 +236,7 @@ func TestPortsOfAMachine(t *testing.T) {
 
 // What args name is looked for in the task's file tree, which has no secrets of
 // the host; and the configuration can say which options there may be.
-func TestArgsReachNothingOfTheHost(t *testing.T) {
+func TestAdvisory_C31_ArgsReachNothingOfTheHost(t *testing.T) {
 	needsQemu(t)
 	task := newMachine(t, boots("run.img", "args", []any{"-drive", "file=/etc/shadow,format=raw"}))
 	if x := ended(t, runs(t, NewQemu(QemuConfig{}), task)); x.Code != 1 {
