@@ -15,7 +15,7 @@
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
 #   make storm   kills an agent 20 times beside 50 tasks of all drivers
-#   make bench-drivers  what idle tasks of raw_exec cost a node
+#   make bench-drivers  what tasks cost a node, and how fast it starts them
 #   make scenarios  the acceptance scenarios of stream jobs, a line for each
 #   make hostile attacks one server and three for HOSTILE (1h), while users work
 #   make faults  three servers and what they survive, ROUNDS times each: faults.out/report.html
@@ -139,10 +139,11 @@ soak:
 storm: deps
 	BERTH_STORM=1 $(GO) test -tags faults -count=1 -timeout 60m -v -run '^TestStorm$$' ./test/storm
 
-# It needs root.
+# It needs root. "docker run" is that of the docker client, Debian's docker-cli.
 .PHONY: bench-drivers
-bench-drivers: build
-	$(GO) run ./bench/drivers -berth $(BIN)/berth -drivers raw_exec -idle 60
+bench-drivers: deps build
+	@command -v docker >/dev/null || (apt-get update && apt-get install -y --no-install-recommends docker-cli)
+	$(GO) run ./bench/drivers -berth $(BIN)/berth -drivers raw_exec,exec,docker -idle 50 -starts 200
 
 HOSTILE ?= 1h
 

@@ -1,11 +1,13 @@
-// Command drivers measures what idle tasks cost a node, by driver: what each takes
-// of memory, threads and processor time besides its own process. It needs root and
-// bin/berth; see docs/performance.md.
+// Command drivers measures what tasks cost a node, by driver: what each idle one
+// takes of memory, threads and processor time besides its own process, and how many
+// a node starts in a second, beside plain fork and docker run. It needs root,
+// bin/berth and, for docker, dockerd; see docs/performance.md.
 package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -15,10 +17,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"berth/internal/agent/driver/docker/dockertest"
 )
 
 func main() {
@@ -26,7 +31,8 @@ func main() {
 	flag.StringVar(&b.berth, "berth", "bin/berth", "the program that is measured")
 	flag.IntVar(&b.idle, "idle", 200, "idle tasks")
 	flag.IntVar(&b.shared, "shared", 0, "allocations that share a supervisor's process; 0 is the default")
-	flag.StringVar(&b.drivers, "drivers", "raw_exec", "drivers to measure, separated by commas: raw_exec, exec")
+	flag.IntVar(&b.starts, "starts", 200, "tasks that are started for the figure of starts per second")
+	flag.StringVar(&b.drivers, "drivers", "raw_exec", "drivers to measure, separated by commas: raw_exec, exec, docker")
 	flag.Parse()
 	if err := b.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,12 +43,14 @@ func main() {
 // bench is one run.
 type bench struct {
 	berth, drivers string
-	idle           int
+	idle, starts   int
 	shared         int
 
 	dir   string
 	addr  string // http://…
 	agent *exec.Cmd
+
+	engine *dockertest.Engine // nil unless docker is measured
 }
 
 // run measures everything and prints a table.
@@ -54,6 +62,12 @@ func (b *bench) run() (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	if b.has("docker") {
+		if b.engine, err = dockertest.Start(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.engine.End()) }()
+	}
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -63,15 +77,24 @@ func (b *bench) run() (err error) {
 	go func() {
 		<-interrupted
 		b.stop()
+		if b.engine != nil {
+			_ = b.engine.End()
+		}
+		_ = os.RemoveAll(b.dir)
 		os.Exit(1)
 	}()
-	fmt.Printf("| idle task of | processes of ours | own memory | threads | CPU |\n|---|---|---|---|---|\n")
+	fmt.Printf("| idle tasks of | processes of ours | own memory | threads | CPU |\n|---|---|---|---|---|\n")
 	for _, d := range strings.Split(b.drivers, ",") {
 		if err := b.measureIdle(d); err != nil {
 			return fmt.Errorf("idle tasks of %s: %w", d, err)
 		}
 	}
-	return nil
+	return b.measureStarts()
+}
+
+// has reports whether a driver is measured.
+func (b *bench) has(driver string) bool {
+	return slices.Contains(strings.Split(b.drivers, ","), driver)
 }
 
 // start starts the agent and waits until its node is ready.
@@ -119,6 +142,9 @@ plugin "raw_exec" {
   config { enabled = true }
 }
 `, filepath.Join(b.dir, "data"), ports[0], ports[1], ports[2], options)
+	if b.engine != nil {
+		conf += fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", b.engine.Host)
+	}
 	file := filepath.Join(b.dir, "agent.hcl")
 	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
 		return err
@@ -170,11 +196,15 @@ func until(what string, holds func() bool) error {
 
 // call makes a request of the agent.
 func (b *bench) call(method, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
 	}
-	req, err := http.NewRequest(method, b.addr+path, bytes.NewReader(body))
+	req, err := http.NewRequest(method, b.addr+path, body)
 	if err != nil {
 		return err
 	}
@@ -184,11 +214,13 @@ func (b *bench) call(method, path string, in, out any) error {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || out == nil || resp.StatusCode != http.StatusOK {
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", resp.Status, text)
-		}
+	switch {
+	case err != nil:
 		return err
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	case out == nil:
+		return nil
 	}
 	return json.Unmarshal(text, out)
 }
@@ -196,12 +228,21 @@ func (b *bench) call(method, path string, in, out any) error {
 // get reads from the agent.
 func (b *bench) get(path string, out any) error { return b.call("GET", path, nil, out) }
 
-// job registers n tasks of a driver, which sleep.
-func (b *bench) job(driver string, n int) error {
+// job registers n tasks of a driver: of a service, which wait, or of a batch job,
+// which end at once.
+func (b *bench) job(driver, kind string, n int) error {
 	config := map[string]any{"command": "/bin/sleep", "args": []string{"100000"}}
+	switch {
+	case driver == "docker" && kind == "service":
+		config = map[string]any{"image": dockertest.Image, "args": []string{"run"}, "network_mode": "none"}
+	case driver == "docker":
+		config = map[string]any{"image": dockertest.Image, "args": []string{"exit", "0"}, "network_mode": "none"}
+	case kind == "batch":
+		config = map[string]any{"command": "/bin/true"}
+	}
 	task := map[string]any{"Name": "t", "Driver": driver, "Config": config, "Resources": map[string]any{"CPU": 10, "MemoryMB": 16}}
 	group := map[string]any{"Name": "g", "Count": n, "Tasks": []any{task}, "EphemeralDisk": map[string]any{"SizeMB": 150}}
-	job := map[string]any{"ID": "bench", "Name": "bench", "Type": "service", "Datacenters": []string{"*"}, "TaskGroups": []any{group}}
+	job := map[string]any{"ID": "bench", "Name": "bench", "Type": kind, "Datacenters": []string{"*"}, "TaskGroups": []any{group}}
 	return b.call("PUT", "/v1/jobs", map[string]any{"Job": job}, nil)
 }
 
@@ -229,11 +270,7 @@ func (b *bench) purge() error {
 	}
 	return until("nothing of the job is left", func() bool {
 		var allocs []struct{ ClientStatus string }
-		_ = b.call("PUT", "/v1/system/gc", nil, nil)
-		if err := b.get("/v1/job/bench/allocations", &allocs); err != nil {
-			allocs = nil // servers know nothing of the job any more
-		}
-		return len(allocs) == 0 && len(b.supervisors()) == 0
+		return b.call("PUT", "/v1/system/gc", nil, nil) == nil && b.get("/v1/job/bench/allocations", &allocs) == nil && len(allocs) == 0 && len(b.supervisors()) == 0
 	})
 }
 
@@ -241,7 +278,7 @@ func (b *bench) purge() error {
 func (b *bench) measureIdle(driver string) error {
 	n := b.idle
 	agent := procOf(b.agent.Process.Pid)
-	if err := b.job(driver, n); err != nil {
+	if err := b.job(driver, "service", n); err != nil {
 		return err
 	}
 	if err := b.have(n, "running"); err != nil {
