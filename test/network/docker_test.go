@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"berth/internal/agent/driver/docker/dockertest"
 	"berth/test/bed"
@@ -109,8 +107,6 @@ func startDocker(t *testing.T, client string, images map[string]string) *dockerB
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for network namespaces")
 	}
-	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
-	must(t, exec.Command("ip", "link", "set", "lo", "up").Run())
 	b := bed.ForTest(t)
 	build(t, filepath.Join(b.Dir, "app", "server"), "./server")
 	engine, err := dockertest.Start()

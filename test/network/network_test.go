@@ -4,7 +4,6 @@ package network
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,29 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"berth/test/bed"
 )
 
-func TestMain(m *testing.M) {
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(bed.Main(m))
-	}
-	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { os.Exit(bed.MainApart(m)) }
 
 const config = `
 name      = "one"
@@ -170,8 +150,6 @@ func TestAServiceOnABridge(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for network namespaces")
 	}
-	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
-	must(t, exec.Command("ip", "link", "set", "lo", "up").Run())
 	b := bed.ForTest(t)
 	build(t, filepath.Join(b.Dir, "app", "server"), "./server")
 	path, err := b.File("one.hcl", strings.NewReplacer("DIR", b.Dir, "CGROUP", b.CgroupParent()).Replace(config))

@@ -19,18 +19,18 @@ import (
 	"berth/test/bed"
 )
 
-func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(bed.MainApart(m)) }
 
 // size is how much happens in a storm.
 type size struct {
-	long  map[string]int // tasks that run all the time, by driver
+	long  map[string]int // tasks that run all the time, by driver; those of bridge are exec in a network of their group
 	kills int            // of the agent
 }
 
 // The storm of make test, and that of make storm.
 var (
-	short = size{map[string]int{"raw_exec": 3, "exec": 3, "docker": 2, "podman": 1}, 3}
-	whole = size{map[string]int{"raw_exec": 16, "exec": 16, "docker": 10, "podman": 5, "java": 2, "qemu": 1}, 20}
+	short = size{map[string]int{"raw_exec": 3, "exec": 2, "bridge": 2, "docker": 2, "podman": 1}, 3}
+	whole = size{map[string]int{"raw_exec": 16, "exec": 12, "bridge": 4, "docker": 10, "podman": 5, "java": 2, "qemu": 1}, 20}
 )
 
 const config = `
@@ -48,6 +48,7 @@ server {
 client {
   enabled           = true
   network_interface = "lo"
+  bridge_network_name = "berthstorm0"
   cgroup_parent     = "CGROUP"
   memory_total_mb   = 100000
   cpu_total_compute = 100000
@@ -99,7 +100,10 @@ func TestStorm(t *testing.T) {
 		n := s.long[strings.TrimPrefix(id, "long-")]
 		w.until(id+" runs", func() string { return w.status(id, "running", n) })
 	}
-	before := w.tasks()
+	before, rules := w.tasks(), w.rules()
+	if len(rules) < s.long["bridge"] {
+		t.Errorf("%d tasks have a network of their group, with the rules %q", s.long["bridge"], rules)
+	}
 	began := time.Now()
 	var short []string // IDs of jobs whose tasks end with code 7
 	for i := range s.kills {
@@ -143,6 +147,9 @@ func TestStorm(t *testing.T) {
 	}
 	if after := w.tasks(); !maps.EqualFunc(before, after, slices.Equal[[]int]) {
 		t.Errorf("the processes of long tasks were %v and are %v", before, after)
+	}
+	if now := w.rules(); !slices.Equal(rules, now) {
+		t.Errorf("the firewall's rules were %q and are %q", rules, now)
 	}
 	t.Logf("%d kills in %v: %d long tasks, %d short ones; %d exit codes lost", s.kills, time.Since(began).Round(time.Second), len(before), 2*len(short), lost)
 
@@ -196,7 +203,7 @@ func start(t *testing.T, s size) *world {
 			return fmt.Sprint(err, nodes)
 		}
 		for d := range s.long {
-			if !nodes[0].Drivers[d].Healthy {
+			if d != "bridge" && !nodes[0].Drivers[d].Healthy {
 				return fmt.Sprint(d, ": ", nodes[0].Drivers[d].HealthDescription)
 			}
 		}
@@ -242,10 +249,14 @@ func (w *world) ends(driver string, code int) string {
 func (w *world) submit(typ, id, driver string, n int, config string) {
 	w.t.Helper()
 	memory := map[string]int{"java": 256, "qemu": 64}[driver]
+	network := "null"
+	if driver == "bridge" {
+		driver, network = "exec", `[{"Mode": "bridge", "DynamicPorts": [{"Label": "http", "To": 8080}]}]`
+	}
 	job := fmt.Sprintf(`{"Job": {"ID": %q, "Name": %q, "Type": %q, "Datacenters": ["*"], "TaskGroups": [{"Name": "g", "Count": %d,
-		"RestartPolicy": {"Attempts": 0, "Mode": "fail"}, "ReschedulePolicy": {"Attempts": 0, "Unlimited": false}, "EphemeralDisk": {"SizeMB": 150},
+		"RestartPolicy": {"Attempts": 0, "Mode": "fail"}, "ReschedulePolicy": {"Attempts": 0, "Unlimited": false}, "EphemeralDisk": {"SizeMB": 150}, "Networks": %s,
 		"Tasks": [{"Name": "t", "Driver": %q, "Config": %s, "KillTimeout": 1000000000, "Resources": {"CPU": 10, "MemoryMB": %d}}]}]}}`,
-		id, id, typ, n, driver, config, max(memory, 32))
+		id, id, typ, n, network, driver, config, max(memory, 32))
 	w.must(w.call("PUT", "/v1/jobs", job, nil))
 }
 
@@ -314,6 +325,19 @@ func (w *world) tasks() map[string][]int {
 	return out
 }
 
+// rules returns the rules of the firewall that were made for an allocation, sorted.
+func (w *world) rules() (out []string) {
+	saved, err := exec.Command("iptables-save").Output()
+	w.must(err)
+	for l := range strings.Lines(string(saved)) {
+		if strings.HasPrefix(l, "-A ") && strings.Contains(l, `id: \"`) {
+			out = append(out, strings.TrimSpace(l))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // left tells what is there that was not before.
 func (w *world) left(mounts, nets []string) string {
 	var out []string
@@ -328,6 +352,16 @@ func (w *world) left(mounts, nets []string) string {
 	for _, n := range listed("/run/netns") {
 		if !slices.Contains(nets, n) {
 			out = append(out, "network namespace "+n)
+		}
+	}
+	for _, r := range w.rules() {
+		out = append(out, "rule "+r)
+	}
+	links, err := exec.Command("ip", "-brief", "link").Output()
+	w.must(err)
+	for l := range strings.Lines(string(links)) {
+		if strings.HasPrefix(l, "veth") {
+			out = append(out, "interface "+l)
 		}
 	}
 	for _, top := range bed.Cgroups(w.Mark) {
