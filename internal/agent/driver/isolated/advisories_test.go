@@ -4,10 +4,12 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"berth/internal/agent/driver/drivertest"
 )
 
 // The tests of this file are rows of docs/advisories.md. Each runs those probes of
-// testdata/escapes.txt that do what an advisory is about; TestNothingEscapes runs
+// drivertest that do what an advisory is about; TestNothingEscapes runs
 // all, and shows that they work without isolation.
 
 // none checks that none of the probes of these names gets out of a task of exec.
@@ -18,16 +20,16 @@ func none(t *testing.T, names ...string) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the probes have the numbers of system calls of amd64")
 	}
-	var some [][2]string
-	for _, p := range probes(t) {
-		if slices.Contains(names, p[0]) {
+	var some []drivertest.Probe
+	for _, p := range drivertest.Probes() {
+		if slices.Contains(names, p.Name) {
 			some = append(some, p)
 		}
 	}
 	if len(some) != len(names) {
 		t.Fatalf("of the probes %v there are %v", names, some)
 	}
-	out := got(t, d, some, lures(t))
+	out := got(t, d, some, drivertest.Lures(t))
 	for _, name := range names {
 		if out[name] {
 			t.Errorf("%s: it got out", name)
