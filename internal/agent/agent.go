@@ -88,6 +88,10 @@ type Config struct {
 	CPUTotalCompute  int    // MHz; 0 is what is found, as are the two below
 	MemoryTotalMB    int
 	DiskTotalMB      int
+	HostUUID         bool // the ID of a new node is made from that of the machine
+	DiskFreeMB       int  // what allocations can have of the disk; 0 is what is free
+	PreferIPv6       bool // ports are given on an IPv6 address, if the interface has one
+	OwnAddressOnly   bool // ports of the default host network that are mapped are open on the node's own address only
 	Reserved         berth.NodeReservedResources
 	ReservableCores  []uint16 // nil is all
 	HostVolumes      map[string]berth.HostVolumeInfo
@@ -286,7 +290,7 @@ func New(c Config) (*Agent, error) {
 		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}), someEnded: make(chan struct{}, 1),
 		drivers: c.drivers(),
 	}
-	if a.id, a.secret, err = local.Identity(c.StateDir, a.log); err != nil {
+	if a.id, a.secret, err = local.Identity(c.StateDir, c.HostUUID, a.log); err != nil {
 		err = fmt.Errorf("identity of the node: %w", err)
 	} else {
 		a.dirs, err = saferoot.Open(c.AllocDir)
@@ -325,7 +329,7 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: mergedMeta(c.Meta, a.meta),
 		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
-		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, Reserved: c.Reserved,
+		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, PreferIPv6: c.PreferIPv6, Reserved: c.Reserved,
 		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, Groups: a.offer(ctx), Bridge: c.Networks.Bridge,
 	}, a.dirs, a.drivers, a.log)
@@ -418,7 +422,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

@@ -30,6 +30,9 @@ var agentFlags = []agentFlag{
 	{"node", "name", "string", "The `name` of this agent. Defaults to the host name."},
 	{"log-level", "log_level", "string", "The lowest `level` to log: trace, debug, info, warn or error."},
 	{"log-json", "log_json", "bool", "Write the log as JSON, one object per line."},
+	{"log-include-location", "log_include_location", "bool", "Write the place in the program with each line of the log."},
+	{"acl-enabled", "acl.enabled", "bool", "Enable access control."},
+	{"raft-protocol", "server.raft_protocol", "int", "The `version` of the Raft protocol. The only one is 3."},
 	{"bootstrap-expect", "server.bootstrap_expect", "int", "The `number` of servers that bootstrap a new cluster together. 0 means that this server only joins existing ones."},
 	{"encrypt", "server.encrypt", "string", "The `key` that encrypts gossip between servers, as made by \"operator gossip keyring generate\". Other users of this machine can see it in the process list."},
 	{"join", "server.server_join.start_join", "list", "The `address` of another server to join once at startup, as host or host:port. Can be repeated."},
@@ -42,25 +45,28 @@ var agentFlags = []agentFlag{
 	{"alloc-dir", "client.alloc_dir", "string", "The `directory` for allocation directories."},
 	{"host-volumes-dir", "client.host_volumes_dir", "string", "The `directory` for dynamic host volumes."},
 	{"host-volume-plugin-dir", "client.host_volume_plugin_dir", "string", "The `directory` with the plugins that make dynamic host volumes."},
+	{"alloc-mounts-dir", "client.alloc_mounts_dir", "string", "Accepted and without effect: no driver needs a second `directory` for allocations."},
 	{"node-class", "client.node_class", "string", "The `class` of the node, for use in constraints."},
 	{"node-pool", "client.node_pool", "string", "The node `pool` of the node."},
 	{"client-intro-token", "client.intro_token", "string", "The introduction `token` that lets a new node join, as made by \"node intro create\". Other users of this machine can see it in the process list; the file intro_token.jwt in the state directory does the same."},
 	{"network-interface", "client.network_interface", "string", "The network `interface` whose address is used for task ports."},
+	{"network-speed", "client.network_speed", "int", "Accepted and without effect: bandwidth is not scheduled. Mbit/s, a `number`."},
+	{"preferred-address-family", "client.preferred_address_family", "string", "The address `family` that is preferred for task ports, ipv4 or ipv6, if the interface has both."},
 	{"meta", "client.meta", "map", "A `key=value` pair of node metadata. Can be repeated."},
 }
 
 // agentUnsupported are the other flags of Nomad's agent. Those in the second
 // list take no value.
 var (
-	agentUnsupported = strings.Fields(`acl-replication-token alloc-mounts-dir
+	agentUnsupported = strings.Fields(`acl-replication-token
 		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name
-		consul-server-service-name consul-token eventlog-level network-speed plugin-dir
-		preferred-address-family raft-protocol vault-address vault-ca-file vault-ca-path vault-cert-file
+		consul-server-service-name consul-token eventlog-level plugin-dir
+		vault-address vault-ca-file vault-ca-path vault-cert-file
 		vault-create-from-role vault-key-file vault-namespace vault-tls-server-name`)
-	agentUnsupportedBool = strings.Fields(`acl-enabled consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join
-		consul-ssl consul-verify-ssl dev-connect dev-consul dev-vault eventlog log-include-location vault-enabled vault-tls-skip-verify`)
+	agentUnsupportedBool = strings.Fields(`consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join
+		consul-ssl consul-verify-ssl dev-connect dev-consul dev-vault eventlog vault-enabled vault-tls-skip-verify`)
 )
 
 // agentCommand runs a server, a node, or both in one process.

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -105,19 +105,22 @@ func (f *flags) given(name string) (yes bool) {
 // Unsupported declares flags of Nomad, with a value, that Berth rejects by name.
 func (f *flags) Unsupported(names ...string) {
 	for _, n := range names {
-		f.Var(unsupported{}, n, "")
+		f.Var(unsupported{name: n}, n, "")
 	}
 }
 
 // UnsupportedBool is Unsupported for flags without a value.
 func (f *flags) UnsupportedBool(names ...string) {
 	for _, n := range names {
-		f.Var(unsupported{boolean: true}, n, "")
+		f.Var(unsupported{name: n, boolean: true}, n, "")
 	}
 }
 
 // unsupported is the value of a flag that is rejected unless it is set to false.
-type unsupported struct{ boolean bool }
+type unsupported struct {
+	name    string
+	boolean bool
+}
 
 // String implements flag.Value. There is no value to show.
 func (u unsupported) String() string { return "" }
@@ -131,7 +134,7 @@ func (u unsupported) Set(s string) error {
 	if s == "false" {
 		return nil
 	}
-	return fmt.Errorf("is not supported")
+	return errors.New("is not supported" + reasonForFlag(u.name))
 }
 
 // usageError is a mistake in the command line.

@@ -96,7 +96,11 @@ func (p *Program) candidates(ctx context.Context, words []string, last string) [
 		}
 		return append(out, "-help")
 	}
-	return p.arguments(ctx, cmd, conn, f, rest)
+	out := p.arguments(ctx, cmd, conn, f, rest)
+	if len(rest) == 0 {
+		out = append(out, below(all, cmd.name)...)
+	}
+	return out
 }
 
 // valueKinds says what the values of flags are, where they are objects.

@@ -40,6 +40,8 @@ func operatorDebugCommand() *command {
 				interval:   f.Duration("interval", 30*time.Second, "How often metrics are read: a `duration`."),
 				level:      f.FlagSet.String("log-level", "DEBUG", "The lowest `level` of the logs: trace, debug, info, warn or error."),
 				location:   f.Bool("log-include-location", "Include the place in the program with each line of the logs."),
+				export:     f.Bool("log-file-export", "Collect the log files of the agents too, as far as they write one (log_file)."),
+				lookback:   f.Duration("log-lookback", 0, "Collect the log files of the agents too, but only lines that are not older than this `duration`."),
 				servers:    f.FlagSet.String("server-id", "all", "The `names` of servers, separated by commas, all or leader."),
 				nodes:      f.FlagSet.String("node-id", "all", "The `IDs` of nodes or prefixes of them, separated by commas, or all."),
 				class:      f.String("node-class", "Only nodes of this `class`."),
@@ -52,9 +54,8 @@ func operatorDebugCommand() *command {
 				verbose:    f.Bool("verbose", "Print each file that is collected."),
 			}
 			f.Duration("pprof-interval", 0, "Accepted and without effect: profiles are taken once. A `duration`.")
-			f.Unsupported("log-lookback", "consul-http-addr", "consul-auth", "consul-token", "consul-token-file", "consul-client-cert", "consul-client-key", "consul-ca-cert", "consul-ca-path",
+			f.Unsupported("consul-http-addr", "consul-auth", "consul-token", "consul-token-file", "consul-client-cert", "consul-client-key", "consul-ca-cert", "consul-ca-path",
 				"vault-address", "vault-token", "vault-ca-cert", "vault-ca-path", "vault-client-cert", "vault-client-key")
-			f.UnsupportedBool("log-file-export")
 			return d.run
 		},
 	}
@@ -62,16 +63,16 @@ func operatorDebugCommand() *command {
 
 // debugFlags holds the flags of "operator debug".
 type debugFlags struct {
-	duration, interval, profile          *time.Duration
-	level, servers, nodes, class, output *string
-	location, stale, verbose             *bool
-	most, eventIndex                     *int
-	topics                               *[]string
+	duration, interval, profile, lookback *time.Duration
+	level, servers, nodes, class, output  *string
+	location, stale, verbose, export      *bool
+	most, eventIndex                      *int
+	topics                                *[]string
 }
 
 // run collects, redacts and writes the bundle.
 func (d *debugFlags) run(ctx context.Context, c *call) error {
-	for name, v := range map[string]time.Duration{"duration": *d.duration, "interval": *d.interval, "pprof-duration": *d.profile} {
+	for name, v := range map[string]time.Duration{"duration": *d.duration, "interval": *d.interval, "pprof-duration": *d.profile, "log-lookback": *d.lookback} {
 		if v < 0 || v > 24*time.Hour {
 			return c.usagef("flag -%s must be between 0s and 24h, got %s", name, v)
 		}
@@ -79,6 +80,8 @@ func (d *debugFlags) run(ctx context.Context, c *call) error {
 	switch {
 	case *d.interval < 100*time.Millisecond:
 		return c.usagef("flag -interval must be at least 100ms, got %s", *d.interval)
+	case *d.export && *d.lookback > 0:
+		return c.usagef("-log-file-export and -log-lookback cannot be used together")
 	case *d.most < 0 || *d.eventIndex < 0:
 		return c.usagef("-max-nodes and -event-index must be at least 0")
 	case !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, strings.ToLower(*d.level)):

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,6 +87,9 @@ func (b *bundle) collect(ctx context.Context) error {
 			text, err := b.read(ctx, with(f.path, url.Values{t.param: {t.id}}), false)
 			b.put(t.folder+"/"+f.file, text, err)
 		}
+		if *b.debug.export || *b.debug.lookback > 0 {
+			b.logFile(ctx, t)
+		}
 	}
 	running.Wait()
 	if ctx.Err() != nil {
@@ -123,6 +127,46 @@ func (b *bundle) logs(ctx context.Context, t target) {
 	}
 	text, err := b.read(ctx, with("/v1/agent/monitor", q), true)
 	b.put(t.folder+"/monitor.log", text, err)
+}
+
+// logFile reads the log file of an agent, or its newest lines.
+func (b *bundle) logFile(ctx context.Context, t target) {
+	text, err := b.read(ctx, with("/v1/agent/monitor/export", url.Values{t.param: {t.id}, "on_disk": {"true"}, "plain": {"true"}}), false)
+	if b.debug.lookback != nil && *b.debug.lookback > 0 {
+		text = linesSince(text, b.began.Add(-*b.debug.lookback))
+	}
+	b.put(t.folder+"/monitor-export.log", text, err)
+}
+
+// linesSince returns the lines of a log from the first on that has a time which
+// is not before another. Lines begin with time=… or are JSON objects with a time;
+// what has none belongs to the line before it.
+func linesSince(text []byte, since time.Time) []byte {
+	at := 0
+	for line := range bytes.Lines(text) {
+		if when, ok := timeOf(line); ok && !when.Before(since) {
+			return text[at:]
+		}
+		at += len(line)
+	}
+	return nil
+}
+
+// timeOf returns the time of a line of a log.
+func timeOf(line []byte) (time.Time, bool) {
+	_, rest, ok := bytes.Cut(line, []byte("time="))
+	end := byte(' ')
+	if !ok {
+		if _, rest, ok = bytes.Cut(line, []byte(`"time":"`)); !ok {
+			return time.Time{}, false
+		}
+		end = '"'
+	}
+	if n := bytes.IndexByte(rest, end); n >= 0 {
+		rest = rest[:n]
+	}
+	when, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(rest)))
+	return when, err == nil
 }
 
 // events reads the event stream.

@@ -23,16 +23,22 @@ func find(all []*command, line []string) (f found) {
 		}
 		path := strings.Join(line[:n+1], " ")
 		var group bool
+		var exact *command
 		for _, c := range all {
 			if c.name == path {
-				return found{exact: c, taken: n + 1}
+				exact = c
 			}
 			group = group || strings.HasPrefix(c.name, path+" ")
+		}
+		switch {
+		case exact != nil: // which may be a group too, as "monitor" is
+			f = found{exact: exact, taken: n + 1}
+		case group && f.exact == nil:
+			f.group, f.taken = path, n+1
 		}
 		if !group {
 			break
 		}
-		f.group, f.taken = path, n+1
 	}
 	return f
 }

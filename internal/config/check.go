@@ -23,6 +23,7 @@ func (d *decoder) complete(dev bool) {
 	d.httpHosts()
 	d.limits()
 	d.log()
+	d.telemetry()
 	d.access()
 	d.tls()
 	if c.Server.Enabled {

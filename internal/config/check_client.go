@@ -41,7 +41,7 @@ func (d *decoder) client() {
 	// the fingerprint finds.
 	const most = 1 << 40
 	for path, n := range map[string]int{
-		"client.cpu_total_compute": c.CPUTotalCompute, "client.memory_total_mb": c.MemoryTotalMB, "client.disk_total_mb": c.DiskTotalMB,
+		"client.cpu_total_compute": c.CPUTotalCompute, "client.memory_total_mb": c.MemoryTotalMB, "client.disk_total_mb": c.DiskTotalMB, "client.disk_free_mb": c.DiskFreeMB,
 		"client.reserved.cpu": c.Reserved.CPU, "client.reserved.memory": c.Reserved.MemoryMB, "client.reserved.disk": c.Reserved.DiskMB,
 	} {
 		d.between(path, n, 0, most)
@@ -65,6 +65,11 @@ func (d *decoder) client() {
 	}
 	if bad := badPorts(c.Reserved.Ports); bad != "" {
 		d.fail("client.reserved.reserved_ports", "%.40q is not a port or a range such as 8000-8100", bad)
+	}
+	if f := strings.ToLower(c.PreferredFamily); f != "" && f != "ipv4" && f != "ipv6" {
+		d.fail("client.preferred_address_family", "must be ipv4 or ipv6, got %.40q", c.PreferredFamily)
+	} else {
+		c.PreferredFamily = f
 	}
 	d.cores()
 	d.hostVolumes()

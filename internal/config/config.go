@@ -158,6 +158,15 @@ type Telemetry struct {
 	CollectionInterval time.Duration
 	DisableHostname    bool
 	UseNodeName        bool
+
+	// Where metrics are sent each CollectionInterval, as host:port; "" is nowhere.
+	Statsd, Statsite, Datadog string
+	DatadogTags               []string // such as "env:test"
+	// PrefixFilter says which metrics there are, by how their names begin:
+	// "+nomad.raft" or "-nomad.state". The longest that fits decides; FilterDefault
+	// is for those that none fits.
+	PrefixFilter  []string
+	FilterDefault bool
 }
 
 // NoSchedulers is the number of workers of a server that runs none.
@@ -259,6 +268,10 @@ type Client struct {
 	CgroupParent      string
 	SharedBy          int // how many allocations share a supervisor's process; 0 is the agent's default
 	DisableRemoteExec bool
+	DiskFreeMB        int      // the disk that allocations can have; 0: what is free. DiskTotalMB goes first
+	NoHostUUID        bool     // a new node's ID is random, and not made from that of the machine
+	BindWildcard      bool     // ports of the default host network that are mapped are open on all addresses
+	PreferredFamily   string   // of the address that ports are given on: "ipv4", "ipv6" or "", the former
 	ReservableCores   []uint16 // cores that tasks can reserve; nil: all
 	// ChrootEnv is what tasks with a file tree of their own see of the host, as
 	// place in the tree by path of the host; nil is a default.
@@ -353,7 +366,7 @@ func defaults(dev bool) *Config {
 		Keyring:    Keyring{Active: ProviderAEAD, Signing: berth.SignEdDSA},
 		LogLevel:   slog.LevelInfo,
 		Log:        Log{RotateDuration: 24 * time.Hour, Facility: "LOCAL0"},
-		Telemetry:  Telemetry{CollectionInterval: time.Second},
+		Telemetry:  Telemetry{CollectionInterval: time.Second, FilterDefault: true},
 		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second, TokenWrites: 500, NamespaceWrites: 2000},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
@@ -373,7 +386,7 @@ func defaults(dev bool) *Config {
 			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
 		},
 		Client: Client{
-			Enabled: dev, NodePool: "default", MinDynamicPort: 20000, MaxDynamicPort: 32000,
+			Enabled: dev, NodePool: "default", NoHostUUID: true, BindWildcard: true, MinDynamicPort: 20000, MaxDynamicPort: 32000,
 			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50, GCInterval: time.Minute, GCDisk: 80, GCInodes: 70, GCParallel: 2, GroupNetworks: groupNetworks,
 			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
 		},
@@ -421,6 +434,8 @@ func (c *Config) Public() map[string]any {
 		"Telemetry": map[string]any{
 			"PrometheusMetrics": c.Telemetry.PrometheusMetrics, "CollectionInterval": c.Telemetry.CollectionInterval.String(),
 			"DisableHostname": c.Telemetry.DisableHostname, "UseNodeName": c.Telemetry.UseNodeName,
+			"StatsdAddr": c.Telemetry.Statsd, "StatsiteAddr": c.Telemetry.Statsite, "DataDogAddr": c.Telemetry.Datadog,
+			"DataDogTags": append([]string{}, c.Telemetry.DatadogTags...), "PrefixFilter": append([]string{}, c.Telemetry.PrefixFilter...), "FilterDefault": c.Telemetry.FilterDefault,
 		},
 		"Server": map[string]any{
 			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,

@@ -179,8 +179,6 @@ func TestUnsupportedKeysRefuseByName(t *testing.T) {
 var harmless = map[string]bool{
 
 	"syslog_facility": true, "log_rotate_bytes": true, "log_rotate_duration": true, "log_rotate_max_files": true,
-	"telemetry.in_memory_retention_period": true, "telemetry.in_memory_collection_interval": true,
-	"telemetry.disable_quota_utilization_metrics": true, "telemetry.disable_rpc_rate_metrics_labels": true,
 }
 
 func load(t *testing.T, text string) (*Config, error) {

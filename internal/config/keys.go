@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -68,7 +69,7 @@ var supported = table{
 		"token_ttl":                span(unused),
 		"policy_ttl":               span(unused),
 		"role_ttl":                 span(unused),
-		"replication_token":        only(),
+		"replication_token":        because("access control is not replicated between regions; create tokens and policies in each region", only()),
 	}),
 	"audit":     audit,
 	"tls":       block(tlsKeys),
@@ -97,6 +98,16 @@ var telemetryKeys = table{
 	"disable_dispatched_job_summary_metrics": anyBool, // there are no such metrics
 	"disable_allocation_hook_metrics":        anyBool,
 	"include_alloc_metadata_in_metrics":      noEffect("per-allocation metrics are not supported"),
+	"disable_quota_utilization_metrics":      anyBool,
+	"disable_rpc_rate_metrics_labels":        anyBool,
+	"in_memory_retention_period":             spanWithout("/v1/metrics only shows current values"),
+	"in_memory_collection_interval":          spanWithout("/v1/metrics only shows current values"),
+	"filter_default":                         flag(func(c *Config) *bool { return &c.Telemetry.FilterDefault }),
+	"prefix_filter":                          texts(func(c *Config) *[]string { return &c.Telemetry.PrefixFilter }),
+	"statsd_address":                         text(func(c *Config) *string { return &c.Telemetry.Statsd }),
+	"statsite_address":                       text(func(c *Config) *string { return &c.Telemetry.Statsite }),
+	"datadog_address":                        text(func(c *Config) *string { return &c.Telemetry.Datadog }),
+	"datadog_tags":                           texts(func(c *Config) *[]string { return &c.Telemetry.DatadogTags }),
 }
 
 // serverKeys are the supported keys of the server block.
@@ -148,6 +159,21 @@ var serverKeys = table{
 		"default_identity_ttl": span(func(c *Config) *duration { return &c.Server.Introduction.DefaultTTL }),
 		"max_identity_ttl":     span(func(c *Config) *duration { return &c.Server.Introduction.MaxTTL }),
 	}),
+	"raft_protocol": because("the Raft protocol of servers has one version", only(3)),
+	"raft_boltdb": block(table{
+		"no_freelist_sync": noEffect("the log of a server is not a BoltDB"),
+	}),
+	"raft_logstore": block(table{
+		"backend":           because("the log of a server is a write-ahead log", only("wal")),
+		"disable_log_cache": noEffect("recent entries are kept in memory in any case"),
+		"boltdb":            block(table{"no_freelist_sync": noEffect("the log of a server is not a BoltDB")}),
+		"wal":               block(table{"segment_size_mb": noEffect("the server chooses the size of its files")}),
+		"verification": block(table{
+			"enabled":  noEffect("each entry has a checksum, which is always verified"),
+			"interval": noEffect("each entry has a checksum, which is always verified"),
+		}),
+	}),
+	"start_timeout":     spanWithout("a server that starts waits for its log and its keys as long as it takes"),
 	"non_voting_server": flag(func(c *Config) *bool { return &c.Server.NonVoting }),
 	"server_join":       block(joinKeys),
 	"retry_join":        joinKeys["retry_join"],
@@ -198,6 +224,12 @@ var clientKeys = table{
 	"options":     options,
 	"server_join": block(clientJoin),
 
+	"alloc_mounts_dir":                   directoryWithout("no driver needs a second directory for allocations"),
+	"bind_wildcard_default_host_network": flag(func(c *Config) *bool { return &c.Client.BindWildcard }),
+	"disk_free_mb":                       whole(func(c *Config) *int { return &c.Client.DiskFreeMB }),
+	"no_host_uuid":                       flag(func(c *Config) *bool { return &c.Client.NoHostUUID }),
+	"preferred_address_family":           text(func(c *Config) *string { return &c.Client.PreferredFamily }),
+
 	"disable_remote_exec":   flag(func(c *Config) *bool { return &c.Client.DisableRemoteExec }),
 	"cpu_disable_dmidecode": anyBool, // nothing runs dmidecode
 	"gc_volumes_on_node_gc": anyBool, // there are no volumes
@@ -222,6 +254,28 @@ var clientJoin = table{
 	"retry_interval": noEffect("the agent chooses its own retry intervals"),
 	"retry_max":      noEffect("the agent retries forever"),
 	"start_join":     only(),
+}
+
+// spanWithout accepts a duration without effect, and warns.
+func spanWithout(why string) setting {
+	return func(d *decoder, path string, n *node) {
+		if _, ok := d.span(path, n); ok {
+			noEffect(why)(d, path, n)
+		}
+	}
+}
+
+// directoryWithout accepts an absolute path without effect, and warns.
+func directoryWithout(why string) setting {
+	return func(d *decoder, path string, n *node) {
+		switch dir, ok := d.line(path, n); {
+		case !ok:
+		case dir != "" && !filepath.IsAbs(dir):
+			d.addf(n.pos, path, "%.200q is not an absolute path", dir)
+		default:
+			noEffect(why)(d, path, n)
+		}
+	}
 }
 
 // logLevel reads log_level, in any case. trace is debug with LogTrace set.

@@ -51,79 +51,81 @@ func Unsupported() (out []string) {
 // unsupported are the keys at the top of the file that Nomad has and Berth does
 // not.
 var unsupported = table{
-	"vault": off("Vault", []string{"enabled"},
+	"vault": because("use variables for secrets", off("Vault", []string{"enabled"},
 		"address", "allow_unauthenticated", "ca_file", "ca_path", "cert_file", "create_from_role", "default_identity",
 		"jwt_auth_backend_path", "key_file", "name", "namespace", "task_token_ttl", "tls_server_name", "tls_skip_verify",
-		"token", "connection_retry_interval"),
+		"token", "connection_retry_interval")),
 	"ui": off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
 
-	"consul":    empty("Consul"),
-	"sentinel":  empty("Sentinel"),
-	"reporting": empty("reporting"),
-	"eventlog":  empty("the Windows event log"),
+	"consul":    because("services with provider = \"nomad\" need none, and server_join finds servers", empty("Consul")),
+	"sentinel":  because("it is a feature of Nomad Enterprise; use policies of access control", empty("Sentinel")),
+	"reporting": because("it is a feature of Nomad Enterprise, and nothing is reported to anyone", empty("reporting")),
+	"eventlog":  because("agents run on Linux; use enable_syslog or log_file", empty("the Windows event log")),
 
-	"plugin_dir":        only(),
-	"common_plugin_dir": only(),
+	"plugin_dir":        because("the drivers are built in and configured with plugin blocks", only()),
+	"common_plugin_dir": because("the drivers are built in and configured with plugin blocks", only()),
 }
+
+// The reasons that several keys share.
+const (
+	noCirconus   = "use prometheus_metrics, statsd_address or datadog_address"
+	noEnterprise = "it is a feature of Nomad Enterprise"
+)
 
 // unsupportedTelemetry are such keys of the telemetry block.
 var unsupportedTelemetry = table{
-	"filter_default":                         only(true),
-	"prefix_filter":                          only(),
-	"in_memory_retention_period":             noEffect("/v1/metrics only shows current values"),
-	"in_memory_collection_interval":          noEffect("/v1/metrics only shows current values"),
-	"statsite_address":                       only(),
-	"statsd_address":                         only(),
-	"datadog_address":                        only(),
-	"datadog_tags":                           only(),
-	"disable_quota_utilization_metrics":      anyBool,
-	"disable_rpc_rate_metrics_labels":        anyBool,
-	"circonus_api_token":                     only(),
-	"circonus_api_app":                       only("nomad"),
-	"circonus_api_url":                       only("https://api.circonus.com/v2"),
-	"circonus_submission_interval":           only("10s"),
-	"circonus_submission_url":                only(),
-	"circonus_check_id":                      only(),
-	"circonus_check_force_metric_activation": only(false),
-	"circonus_check_instance_id":             only(),
-	"circonus_check_search_tag":              only(),
-	"circonus_check_display_name":            only(),
-	"circonus_check_tags":                    only(),
-	"circonus_broker_id":                     only(),
-	"circonus_broker_select_tag":             only(),
+	"circonus_api_token":                     because(noCirconus, only()),
+	"circonus_api_app":                       because(noCirconus, only("nomad")),
+	"circonus_api_url":                       because(noCirconus, only("https://api.circonus.com/v2")),
+	"circonus_submission_interval":           because(noCirconus, only("10s")),
+	"circonus_submission_url":                because(noCirconus, only()),
+	"circonus_check_id":                      because(noCirconus, only()),
+	"circonus_check_force_metric_activation": because(noCirconus, only(false)),
+	"circonus_check_instance_id":             because(noCirconus, only()),
+	"circonus_check_search_tag":              because(noCirconus, only()),
+	"circonus_check_display_name":            because(noCirconus, only()),
+	"circonus_check_tags":                    because(noCirconus, only()),
+	"circonus_broker_id":                     because(noCirconus, only()),
+	"circonus_broker_select_tag":             because(noCirconus, only()),
 }
 
 // unsupportedServer are such keys of the server block.
 var unsupportedServer = table{
-	"authoritative_region":          only(),
-	"redundancy_zone":               only(),
-	"upgrade_version":               only(),
-	"license_path":                  only(),
-	"license_env":                   only(),
+	"authoritative_region":          because("access control is not replicated between regions; create tokens and policies in each region", only()),
+	"redundancy_zone":               because(noEnterprise+"; non_voting_server keeps a server as a spare", only()),
+	"upgrade_version":               because(noEnterprise+"; replace servers one by one", only()),
+	"license_path":                  because("Berth has no licenses", only()),
+	"license_env":                   because("Berth has no licenses", only()),
 	"csi_volume_claim_gc_interval":  only(5 * time.Minute),
 	"csi_volume_claim_gc_threshold": only(time.Hour),
 	"csi_plugin_gc_threshold":       only(time.Hour),
-	"raft_protocol":                 only(3),
-	"raft_boltdb":                   empty("choosing the log store"),
-	"raft_logstore":                 empty("choosing the log store"),
-	"start_timeout":                 only(30 * time.Second),
-	"job_max_priority":              only(100),
-	"plan_rejection_tracker":        off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window"),
+	"job_max_priority":              because("priorities are from 1 to 100", only(100)),
+	"plan_rejection_tracker": because("the metric nomad.nomad.plan.node_rejected names the nodes whose placements are refused; take one out with \"node eligibility -disable\"",
+		off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window")),
 }
 
 // unsupportedClient are such keys of the client block.
 var unsupportedClient = table{
-	"alloc_mounts_dir":                   only(),
-	"template":                           empty("configuring templates"),
-	"artifact":                           empty("configuring artifacts"),
-	"users":                              empty("configuring users"),
-	"fingerprint":                        empty("configuring fingerprints"),
-	"drain_on_shutdown":                  absent("draining on shutdown"),
-	"no_host_uuid":                       only(true),
-	"bind_wildcard_default_host_network": only(true),
-	"disk_free_mb":                       only(0),
-	"node_max_allocs":                    only(0),
-	"preferred_address_family":           only(),
+	"template":          empty("configuring templates"),
+	"artifact":          empty("configuring artifacts"),
+	"users":             because("no driver here makes users for tasks; give tasks a user that exists", empty("configuring users")),
+	"fingerprint":       because("no attribute is asked of a cloud; set what constraints need in client.meta", empty("configuring fingerprints")),
+	"drain_on_shutdown": because("have the unit run \"node drain -self -enable\" before it stops the agent", absent("draining on shutdown")),
+	"node_max_allocs":   because("what a node takes is limited by its resources; hold some back with client.reserved", only(0)),
+}
+
+// because adds to what a setting refuses why, or what to do instead.
+func because(why string, s setting) setting {
+	return func(d *decoder, path string, n *node) {
+		d.instead = "; " + why
+		s(d, path, n)
+		d.instead = ""
+	}
+}
+
+// refuse notes that a value is not supported.
+func (d *decoder) refuse(pos, path, format string, args ...any) {
+	d.addf(pos, path, format+"%s", append(args, d.instead)...)
 }
 
 // only accepts a key that is empty or has one of the values.
@@ -139,11 +141,11 @@ func only(values ...any) setting {
 		}
 		switch _, isBool := n.value.(bool); {
 		case len(values) == 0:
-			d.addf(n.pos, path, "is not supported: remove it")
+			d.refuse(n.pos, path, "is not supported: remove it")
 		case isBool && len(values) == 1:
-			d.addf(n.pos, path, "is not supported: must be %s", list(values))
+			d.refuse(n.pos, path, "is not supported: must be %s", list(values))
 		default:
-			d.addf(n.pos, path, "other values are not supported: must be %s", list(values))
+			d.refuse(n.pos, path, "other values are not supported: must be %s", list(values))
 		}
 	}
 }
@@ -215,7 +217,7 @@ func off(what string, on []string, others ...string) setting {
 				d.unknown(o[k].pos, at, known)
 			case slices.Contains(on, k):
 				if on, ok := d.flag(at, o[k]); ok && on {
-					d.addf(o[k].pos, at, "%s is not supported: must be false", what)
+					d.refuse(o[k].pos, at, "%s is not supported: must be false", what)
 				}
 			}
 		}
@@ -230,7 +232,7 @@ func empty(what string) setting {
 			return
 		}
 		if isSet(n) {
-			d.addf(n.pos, path, "%s is not supported: remove the block", what)
+			d.refuse(n.pos, path, "%s is not supported: remove the block", what)
 		}
 	}
 }
@@ -238,7 +240,7 @@ func empty(what string) setting {
 // absent is the setting of a block that takes effect by its presence.
 func absent(what string) setting {
 	return func(d *decoder, path string, n *node) {
-		d.addf(n.pos, path, "%s is not supported: remove the block", what)
+		d.refuse(n.pos, path, "%s is not supported: remove the block", what)
 	}
 }
 

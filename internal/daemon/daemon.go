@@ -64,6 +64,7 @@ type Daemon struct {
 	agent   *agent.Agent   // nil without a node
 	api     *api.Server
 	handler http.Handler // api, with profiles
+	metrics api.MetricsSource
 	audit   *api.Audit   // nil without an audit log
 	ports   accept.Ports // how many connections each port may have
 	started time.Time
@@ -127,13 +128,14 @@ func (d *Daemon) open() (err error) {
 		if err := d.newServer(); err != nil {
 			return err
 		}
-		d.api = d.server.Handler()
+		d.api, d.metrics = d.server.Handler(), d.server.Metrics()
 		d.handler = d.withProfiles(d.api)
 		return nil
 	}
+	d.metrics = server.ProcessMetrics(d.agent, metricsFilter(&conf.Telemetry))
 	// Without a server, the API forwards to the servers of the node.
 	d.api = api.NewAgent(api.AgentConfig{
-		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: server.ProcessMetrics(d.agent),
+		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: d.metrics,
 		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled, Audit: d.audit,
 		Diagnostics: diagnostics{d},
 	})
@@ -187,6 +189,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return api.Serve(rest, d.http, ui.Handler(d.handler), limits, d.log)
 	})
 	g.Go(func() error { giveBack(rest); return nil })
+	d.runSinks(rest, g)
 	if d.server != nil {
 		g.Go(func() error { return d.server.Run(rest) })
 		d.runGossip(rest, g)

@@ -182,6 +182,75 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
+// Metrics reach servers of StatsD, statsite and Datadog, with the names that the
+// configuration wants, and those that it does not want are nowhere.
+func TestMetricsAreSent(t *testing.T) {
+	statsd, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer statsd.Close()
+	datadog, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datadog.Close()
+	statsite, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer statsite.Close()
+	s := startAgent(t, "name = \"n1\"\nclient { network_interface = \"lo\" }\n"+`telemetry {
+  collection_interval = "100ms"
+  statsd_address = "`+statsd.LocalAddr().String()+`"
+  statsite_address = "`+statsite.Addr().String()+`"
+  datadog_address = "`+datadog.LocalAddr().String()+`"
+  datadog_tags = ["env:test"]
+  use_node_name = true
+  prefix_filter = ["-nomad.raft", "+nomad.raft.leader"]
+}`)
+	packets := func(from net.PacketConn) func() string {
+		return func() string {
+			b := make([]byte, 64<<10)
+			n, _, err := from.ReadFrom(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b[:n])
+		}
+	}
+	conn, err := statsite.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream := func() string {
+		b := make([]byte, 4096)
+		n, err := conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	for want, next := range map[string]func() string{
+		"nomad.n1.raft.leader:1|g": packets(statsd), "nomad.raft.leader:1|g|#env:test,host:n1\n": packets(datadog), "nomad.n1.raft.leader:1|g\n": stream,
+	} {
+		all := ""
+		for !strings.Contains(all, want) {
+			all += next()
+		}
+		if strings.Contains(all, "raft.term") || !strings.Contains(all, "state.rows") {
+			t.Errorf("the metrics that are filtered:\n%s", all)
+		}
+	}
+	for _, format := range []string{"", "?format=prometheus"} {
+		_, _, text := s.get(t, "/v1/metrics"+format)
+		if strings.Contains(text, "raft_term") || strings.Contains(text, "raft.term") || !strings.Contains(text, "nomad_raft_leader") && !strings.Contains(text, "nomad.raft.leader") {
+			t.Errorf("%s:\n%.3000s", format, text)
+		}
+	}
+}
+
 // systemd is told when the agent is ready, reloads and stops.
 func TestNotify(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")

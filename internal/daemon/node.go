@@ -30,7 +30,8 @@ func (d *Daemon) newNode() (err error) {
 		Region: d.conf.Region, Datacenter: d.conf.Datacenter, Name: d.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
 		HTTPAddr: d.advertisedHTTP(), TLSEnabled: d.conf.TLS.HTTP, Version: d.conf.Version, Compatible: d.conf.NomadVersion,
 		NetworkInterface: c.NetworkInterface, LoopbackOnly: d.conf.Dev && c.NetworkInterface == "",
-		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB,
+		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB,
+		PreferIPv6: c.PreferredFamily == "ipv6", OwnAddressOnly: !c.BindWildcard, HostUUID: !c.NoHostUUID,
 		Reserved: berth.NodeReservedResources{
 			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.Reserved.Cores},
 			Memory:   berth.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},

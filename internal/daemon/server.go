@@ -43,7 +43,7 @@ func (d *Daemon) newServer() (err error) {
 		Jobs:   api.JobLimits{DefaultPriority: s.Jobs.DefaultPriority, MaxCount: s.Jobs.MaxCount, MaxSource: s.Jobs.MaxSource, NoSource: s.Jobs.MaxSource == 0},
 		API:    d.serves, KeepTokens: s.TokenGCThreshold, KeyAges: rotate.Ages{Rotate: s.RootKeyRotation, Remove: s.RootKeyGCThreshold, Interval: s.RootKeyGCInterval},
 		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
-		Logger: d.log, Self: d.self, Health: d.health,
+		Logger: d.log, Self: d.self, Health: d.health, Metrics: metricsFilter(&d.conf.Telemetry),
 		ACL: d.conf.ACL.Enabled, MinTokenTTL: d.conf.ACL.MinTTL, MaxTokenTTL: d.conf.ACL.MaxTTL, ResetIndex: resetIndex(s.DataDir),
 	}
 	if d.agent != nil {

@@ -10,6 +10,7 @@ import (
 	"berth"
 	"berth/internal/api"
 	"berth/internal/state"
+	"berth/internal/statsd"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,13 +23,14 @@ import (
 type metrics struct {
 	server    *Server
 	registry  *prometheus.Registry // of this server alone, so that tests can run several
+	shown     *statsd.Filter       // of the registry, as the configuration wants it
 	intervals *intervals           // nil in an agent that is not a server
 }
 
 // newMetrics returns the metrics of a server. They read its state when they are
 // asked for.
 func newMetrics(s *Server) *metrics {
-	m := processMetrics()
+	m := processMetrics(s.config.Metrics)
 	m.server, m.intervals = s, newIntervals()
 	m.registry.MustRegister(m, m.intervals.histogram)
 	if h := s.config.LocalHost; h != nil {
@@ -37,22 +39,45 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
+// MetricsFilter says which metrics there are.
+type MetricsFilter struct {
+	// Rules say how names begin of metrics that there are, as in "+nomad.raft", or
+	// that there are not, as in "-nomad.state". The longest that fits decides.
+	Rules []string
+	Only  bool // there are no others
+}
+
 // processMetrics returns the metrics that every agent has: those of a Go process,
 // and its limits.
-func processMetrics() *metrics {
+func processMetrics(f MetricsFilter) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
+	m.shown = statsd.NewFilter(m.registry, MetricName, f.Rules, !f.Only)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), limits{})
 	return m
 }
 
 // ProcessMetrics returns the metrics of an agent that is not a server: those of
 // its process, and those of the machine unless host is nil.
-func ProcessMetrics(host HostSource) api.MetricsSource {
-	m := processMetrics()
+func ProcessMetrics(host HostSource, f MetricsFilter) api.MetricsSource {
+	m := processMetrics(f)
 	if host != nil {
 		m.registry.MustRegister(hostMetrics{host})
 	}
 	return m
+}
+
+// Gatherer returns the registry of metrics that the functions of this package have
+// returned, for anyone who sends them elsewhere. Metrics of all namespaces are there.
+func Gatherer(of api.MetricsSource) prometheus.Gatherer { return of.(*metrics).shown }
+
+// MetricName returns the dotted name of a metric, as it is in JSON, for the name
+// that it has in Prometheus. Metrics of the process come from a library and have
+// no dotted name of their own.
+func MetricName(flat string) string {
+	if name := jsonNames[flat]; name != "" {
+		return name
+	}
+	return strings.ReplaceAll(flat, "_", ".")
 }
 
 // figure describes one of our metrics.
@@ -217,7 +242,7 @@ func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string
 
 // ServePrometheus implements api.MetricsSource.
 func (m *metrics) ServePrometheus(w http.ResponseWriter, r *http.Request, visible func(namespace string) bool) {
-	promhttp.HandlerFor(shown{m.registry, visible}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	promhttp.HandlerFor(shown{m.shown, visible}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
 // shown gathers metrics without those of namespaces that must not be seen.
@@ -272,13 +297,9 @@ func (m *metrics) ServeJSON(visible func(namespace string) bool) any {
 		Gauges:    []jsonGauge{}, Points: []jsonGauge{}, Counters: []jsonCounter{}, Samples: []jsonCounter{},
 	}
 	// A failed collector must not hide the others: Gather returns both.
-	families, _ := shown{m.registry, visible}.Gather()
+	families, _ := shown{m.shown, visible}.Gather()
 	for _, f := range families {
-		// Metrics of the process come from a library and have no dotted name.
-		name := jsonNames[f.GetName()]
-		if name == "" {
-			name = strings.ReplaceAll(f.GetName(), "_", ".")
-		}
+		name := MetricName(f.GetName())
 		for _, x := range f.GetMetric() {
 			labels := map[string]string{}
 			for _, l := range x.GetLabel() {
@@ -293,12 +314,15 @@ func (m *metrics) ServeJSON(visible func(namespace string) bool) any {
 			}
 		}
 	}
-	if m.intervals != nil {
+	if m.intervals != nil && m.shown.Keeps(intervalJSON) {
 		out.Samples = m.intervals.samples()
 	}
 	// Nomad has this one under a name of its own, which dashboards ask for.
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	out.Gauges = append(out.Gauges, jsonGauge{"nomad.runtime.alloc_bytes", float64(mem.Alloc), map[string]string{}})
+	const allocated = "nomad.runtime.alloc_bytes"
+	if m.shown.Keeps(allocated) {
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		out.Gauges = append(out.Gauges, jsonGauge{allocated, float64(mem.Alloc), map[string]string{}})
+	}
 	return out
 }

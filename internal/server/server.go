@@ -98,7 +98,8 @@ type Config struct {
 	KeyAges    rotate.Ages   // when root keys are replaced and removed; zero: never
 	KeepTokens time.Duration // how long tokens are kept after they have expired
 	// API sets what only the HTTP API needs; nil: nothing.
-	API func(*api.Config)
+	API     func(*api.Config)
+	Metrics MetricsFilter // which metrics there are
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics api.Diagnostics
 	Faults      Faults // empty except in builds with fault points
@@ -260,6 +261,9 @@ func (c *Config) ownNode() func() berth.NodeID {
 
 // Handler returns the HTTP handler.
 func (s *Server) Handler() *api.Server { return s.api }
+
+// Metrics returns the metrics that the handler serves.
+func (s *Server) Metrics() api.MetricsSource { return s.metrics }
 
 // Served returns the names of the operations that have a handler, over HTTP or
 // RPC.

@@ -101,7 +101,7 @@ func (r *Runner) makeNetwork(ctx context.Context) (*driver.Network, *berth.Alloc
 
 // networkRequest returns what the allocation asks of the agent's networks.
 func (r *Runner) networkRequest(a *op.Alloc, want *berth.NetworkResource) *network.Request {
-	req := &network.Request{Alloc: r.id, Mode: want.Mode, Hostname: want.Hostname, Ports: mappedPorts(a, want), Maker: r.namespacer(a.Job.Group(a.TaskGroup))}
+	req := &network.Request{Alloc: r.id, Mode: want.Mode, Hostname: want.Hostname, Ports: mappedPorts(a, want, r.c.OwnAddressOnly), Maker: r.namespacer(a.Job.Group(a.TaskGroup))}
 	if want.CNI != nil {
 		req.Args = want.CNI.Args
 	}
@@ -139,13 +139,17 @@ func (r *Runner) leaveOldNetwork() {
 }
 
 // mappedPorts returns the ports of an allocation as they are mapped: those of the
-// default host network on all addresses of the node, others on their own.
-func mappedPorts(a *op.Alloc, want *berth.NetworkResource) []berth.PortMapping {
+// default host network on all addresses of the node, unless own is set, and
+// others on their own.
+func mappedPorts(a *op.Alloc, want *berth.NetworkResource, own bool) []berth.PortMapping {
 	if a.AllocatedResources == nil {
 		return nil
 	}
 	out := slices.Clone(a.AllocatedResources.Shared.Ports)
 	for i := range out {
+		if own {
+			break
+		}
 		for _, p := range slices.Concat(want.ReservedPorts, want.DynamicPorts) {
 			if p.Label == out[i].Label && p.Network() == berth.DefaultHostNetwork {
 				out[i].HostIP = ""

@@ -42,11 +42,14 @@ type Config struct {
 	Report func(*op.AllocReport)                 // called when there is news; must not block
 	Chance func() float64                        // from 0 up to 1; spreads restarts
 
-	Sign     task.Signer                       // see task.Config
-	Inputs   task.Inputs                       // likewise
-	TaskAPI  func(ln net.Listener, who string) // see agent.Config
-	Networks Networks                          // nil: allocations have no networks of their own
-	Registry Registry                          // nil: services are not registered
+	Sign    task.Signer                       // see task.Config
+	Inputs  task.Inputs                       // likewise
+	TaskAPI func(ln net.Listener, who string) // see agent.Config
+	// OwnAddressOnly maps ports of the default host network on the node's own
+	// address, not on all.
+	OwnAddressOnly bool
+	Networks       Networks // nil: allocations have no networks of their own
+	Registry       Registry // nil: services are not registered
 	// Stream is who an allocation of a stream job learns its connections from;
 	// nil: it is run without.
 	Stream connect.Servers

@@ -41,6 +41,8 @@ type Config struct {
 	Loopback                   bool   // ports are given on 127.0.0.1 only
 	CPUTotalCompute            int    // MHz
 	MemoryTotalMB, DiskTotalMB int
+	DiskFreeMB                 int                              // unless DiskTotalMB is set
+	PreferIPv6                 bool                             // for the address that ports are given on
 	Reserved                   berth.NodeReservedResources      // kept back from tasks
 	ReservableCores            []uint16                         // nil is all
 	HostVolumes                map[string]berth.HostVolumeInfo  // by name
@@ -143,6 +145,9 @@ func disk(c *Config, n *berth.Node, allocs *saferoot.Root, log *slog.Logger) {
 	a["unique.storage.bytestotal"] = strconv.FormatUint(total, 10)
 	a["unique.storage.bytesfree"] = strconv.FormatUint(free, 10)
 	n.NodeResources.Disk.DiskMB = int64(free >> 20)
+	if c.DiskFreeMB > 0 {
+		n.NodeResources.Disk.DiskMB = int64(c.DiskFreeMB)
+	}
 	if c.DiskTotalMB > 0 {
 		n.NodeResources.Disk.DiskMB = int64(c.DiskTotalMB)
 	}

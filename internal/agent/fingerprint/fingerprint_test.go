@@ -118,8 +118,15 @@ func TestAddressesArePickedByUse(t *testing.T) {
 	for want, from := range map[string][]berth.NodeNetworkAddress{
 		"10.0.0.1": addr("fe80::1", "2001:db8::1", "10.0.0.1"), "2001:db8::1": addr("fe80::1", "2001:db8::1"), "fe80::1": addr("fe80::1"), "": nil,
 	} {
-		if got := pick(from); got != want {
+		if got := pick(from, false); got != want {
 			t.Errorf("%q of %v", got, from)
+		}
+	}
+	for want, from := range map[string][]berth.NodeNetworkAddress{
+		"2001:db8::1": addr("fe80::1", "2001:db8::1", "10.0.0.1"), "10.0.0.1": addr("fe80::1", "10.0.0.1"), "fe80::1": addr("fe80::1"), "": nil,
+	} {
+		if got := pick(from, true); got != want {
+			t.Errorf("IPv6 is preferred: %q of %v", got, from)
 		}
 	}
 }

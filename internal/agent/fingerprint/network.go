@@ -39,7 +39,7 @@ func networks(c *Config, n *berth.Node, log *slog.Logger) {
 		if nw.Device != want {
 			continue
 		}
-		ip := pick(nw.Addresses)
+		ip := pick(nw.Addresses, c.PreferIPv6)
 		if c.Loopback {
 			ip = "127.0.0.1"
 		}
@@ -193,8 +193,9 @@ func linkSpeed(name string) int {
 	return n
 }
 
-// pick prefers IPv4, and any address over one that is good on its link only.
-func pick(addrs []berth.NodeNetworkAddress) string {
+// pick prefers IPv4, or IPv6 if six is set, and any address over one that is good
+// on its link only.
+func pick(addrs []berth.NodeNetworkAddress, six bool) string {
 	best, rank := "", -1
 	for _, a := range addrs {
 		ip, err := netip.ParseAddr(a.Address)
@@ -204,7 +205,7 @@ func pick(addrs []berth.NodeNetworkAddress) string {
 		r := 1
 		if ip.IsLinkLocalUnicast() {
 			r = 0
-		} else if ip.Is4() {
+		} else if ip.Is4() != six {
 			r = 2
 		}
 		if r > rank {

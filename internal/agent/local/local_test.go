@@ -440,9 +440,9 @@ func TestOnlySomeDamagedFilesAreKept(t *testing.T) {
 
 func TestIdentityIsMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	id, secret, err := Identity(dir, quiet)
+	id, secret, err := Identity(dir, false, quiet)
 	must(t, err)
-	again, secret2, err := Identity(dir, quiet)
+	again, secret2, err := Identity(dir, false, quiet)
 	must(t, err)
 	if id.IsZero() || id != again || secret == "" || secret != secret2 || secret == id.String() {
 		t.Errorf("%v %v, %q %q", id, again, secret, secret2)
@@ -453,7 +453,7 @@ func TestIdentityIsMadeOnce(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "client-id"), []byte("\x00garbage"), 0o600))
-	other, kept, err := Identity(dir, quiet)
+	other, kept, err := Identity(dir, false, quiet)
 	if err != nil || other == id || kept != secret {
 		t.Errorf("%v %q, %v", other, kept, err)
 	}
@@ -463,7 +463,7 @@ func TestIdentityIsMadeOnce(t *testing.T) {
 // node would end them. Both files back, all goes on.
 func TestAnIdentityIsNotReplacedWhileAllocationsAreRecorded(t *testing.T) {
 	dir := t.TempDir()
-	id, secret, err := Identity(dir, quiet)
+	id, secret, err := Identity(dir, false, quiet)
 	must(t, err)
 	db, _, _ := open(t, dir)
 	a := sample(t, 1)
@@ -477,18 +477,18 @@ func TestAnIdentityIsNotReplacedWhileAllocationsAreRecorded(t *testing.T) {
 			"damaged": func() error { return os.WriteFile(path, nil, 0o600) },
 		} {
 			must(t, spoil())
-			_, _, err := Identity(dir, quiet)
+			_, _, err := Identity(dir, false, quiet)
 			if berth.KindOf(err) != berth.Conflict || !strings.Contains(err.Error(), path+" is "+what) || !strings.Contains(err.Error(), "backup") {
 				t.Errorf("%s %s: %v", name, what, err)
 			}
 			must(t, os.WriteFile(path, whole, 0o600))
 		}
 	}
-	if again, same, err := Identity(dir, quiet); err != nil || again != id || same != secret {
+	if again, same, err := Identity(dir, false, quiet); err != nil || again != id || same != secret {
 		t.Errorf("%v, %v", again, err)
 	}
 	must(t, errors.Join(os.Remove(filepath.Join(dir, "client-id")), os.RemoveAll(filepath.Join(dir, dirAllocs))))
-	if other, _, err := Identity(dir, quiet); err != nil || other == id {
+	if other, _, err := Identity(dir, false, quiet); err != nil || other == id {
 		t.Errorf("after the records were deleted: %v, %v", other, err)
 	}
 }
@@ -563,4 +563,31 @@ func FuzzRecord(f *testing.F) {
 		_ = c.add(kind, body)
 		_, _ = c.decodeAlloc(id)
 	})
+}
+
+// A node whose ID is made from that of the machine keeps it when its state is
+// lost, and the ID is not that of the machine itself.
+func TestTheMachinesID(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "machine-id")
+	defer func(old []string) { hostFiles = old }(hostFiles)
+	hostFiles = []string{filepath.Join(t.TempDir(), "absent"), file}
+	of := func(text string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		id, secret, err := Identity(t.TempDir(), true, quiet)
+		if err != nil || secret == "" || secret == id.String() {
+			t.Fatal(id, secret, err)
+		}
+		return id.String()
+	}
+	const machine = "4c4c4544004d5210804bb4c04f4e3732"
+	first := of(machine)
+	if first != of(machine) || first == of("5"+machine[1:]) || strings.ReplaceAll(first, "-", "") == machine {
+		t.Errorf("the ID %s", first)
+	}
+	if a, b := of("00000000-0000-0000-0000-000000000000"), of("00000000-0000-0000-0000-000000000000"); a == b {
+		t.Errorf("a machine without an ID of its own: %s twice", a)
+	}
 }
