@@ -9,6 +9,7 @@
 #   make demo-cluster  starts three servers and three nodes, kills the server that leads
 #   make demo-stream   the same with a stream application in the middle of its submission
 #   make ui      makes the files of the web UI again, after a change of internal/ui/src
+#   make ui-test every page of the web UI in all looks, in a real browser: bin/ui
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make flaky   the tests N times, also under LOAD: which of them fail sometimes
 #   make bench   the workloads over the real wire, and the small benchmarks
@@ -53,6 +54,11 @@ build:
 ui:
 	$(GO) run ./internal/ui/build
 
+# Screenshots of every page are in bin/ui.
+.PHONY: ui-test
+ui-test: deps
+	BERTH_LONG=1 $(RACE) -count=1 -timeout 30m -v ./test/ui
+
 .PHONY: demo
 demo: build
 	@$(STATIC) -o bin/hello ./examples/hello
@@ -90,7 +96,8 @@ test: deps
 	if [ -n "$$failed" ]; then printf '\nFailed:%s\n' "$$failed"; exit 1; fi; printf '\nAll passed: %s\n' "$(PARTS)"
 
 # The race detector needs a C compiler; the fault runner needs ip; networks of
-# groups need CNI plugins and iptables; tests of drivers need their programs.
+# groups need CNI plugins and iptables; tests of drivers need their programs;
+# those of the web UI need a browser.
 .PHONY: deps
 deps:
 	@command -v gcc >/dev/null || (apt-get update && apt-get install -y gcc libc6-dev)
@@ -100,6 +107,7 @@ deps:
 	@command -v javac >/dev/null || (apt-get update && apt-get install -y --no-install-recommends default-jdk-headless)
 	@command -v python3 >/dev/null || (apt-get update && apt-get install -y --no-install-recommends python3)
 	@command -v git >/dev/null || (apt-get update && apt-get install -y --no-install-recommends git)
+	@command -v chromium >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core)
 	@command -v ip >/dev/null || (apt-get update && apt-get install -y iproute2)
 	@test -x /usr/lib/cni/bridge && command -v iptables >/dev/null || (apt-get update && apt-get install -y containernetworking-plugins iptables)
 

@@ -31,7 +31,8 @@ func uiStart(r *Read, _ *op.Query) (op.UIStart, error) {
 		}
 	}
 	if out.ACL {
-		out.SignedIn = r.may(acl.AnyToken, "") == nil
+		// Who has no token may have rights too, by the policy "anonymous".
+		out.SignedIn = r.Caller.Token != "" && r.may(acl.AnyToken, "") == nil
 		if t := r.self(); t != nil && out.SignedIn {
 			v := tokenView(r.Snapshot, t)
 			out.TokenName, out.TokenType, out.TokenExpires = t.Name, t.Type, v.ExpirationTime

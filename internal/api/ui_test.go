@@ -77,6 +77,9 @@ func TestUIWithAccessControl(t *testing.T) {
 	if start, code := get[op.UIStart](t, s, "/v1/ui/start", "nobody"); code != 200 || start.SignedIn || len(start.Namespaces) != 0 {
 		t.Errorf("%d %+v", code, start)
 	}
+	if start, code := get[op.UIStart](t, s, "/v1/ui/start", ""); code != 200 || !start.ACL || start.SignedIn {
+		t.Errorf("without a token: %d %+v", code, start)
+	}
 	if start, _ := get[op.UIStart](t, s, "/v1/ui/start", "root"); len(start.Rights[""]) == 0 {
 		t.Errorf("%+v", start)
 	}

@@ -18,7 +18,7 @@ let attempt = 0
 let lastGap = 0
 let timer: ReturnType<typeof setTimeout> | undefined
 
-function state(c: Connection) { if (c !== connection) { connection = c; for (const o of [...observers]) o() } }
+function state(c: Connection, again = false) { if (c !== connection || again) { connection = c; for (const o of [...observers]) o() } }
 
 export function useConnection(): { state: Connection; attempt: number; gap: number } {
   const [, tick] = useState(0)
@@ -98,7 +98,7 @@ async function run(topics: string[]) {
     clearTimeout(silent)
     if (over()) return
     attempt++
-    state('lost')
+    state('lost', true)
     const wait = Math.min(8000, 250 * 2 ** Math.min(attempt, 6)) * (0.75 + Math.random() / 2)
     await new Promise((r) => setTimeout(r, wait))
   }

@@ -73,7 +73,7 @@ export function PagedTable<T>({ path, params = {}, watch, columns, rowKey, rowTo
     const out: number[] = []
     let at = 0
     list.s.pages.forEach((p, i) => {
-      const n = p.rows === null && p.count === 0 ? 1 : p.count
+      const n = Math.max(1, p.count) // one that is empty, or was never read, is looked at too
       if (at < to && at + n > from) out.push(i)
       at += n
     })

@@ -11,16 +11,25 @@ import { Empty } from '../ui'
 function withSheets<T>(doc: Document, f: () => T): T {
   const make = doc.createElement.bind(doc)
   ;(doc as any).createElement = (name: string, options?: any) => {
-    const el = make(name, options)
     if (name.toLowerCase() === 'style') {
+      const el = make('template') // even an empty style element is refused
       const sheet = new CSSStyleSheet()
       doc.adoptedStyleSheets = [...doc.adoptedStyleSheets, sheet]
       Object.defineProperty(el, 'textContent', { get: () => '', set: (v: string) => sheet.replaceSync(v || '') })
       el.remove = () => { doc.adoptedStyleSheets = doc.adoptedStyleSheets.filter((s) => s !== sheet) }
+      return el
     }
-    return el
+    return make(name, options)
   }
   try { return f() } finally { delete (doc as any).createElement }
+}
+
+// xterm.js also writes style attributes, which the policy forbids for text and
+// allows for objects.
+const setAttribute = Element.prototype.setAttribute
+Element.prototype.setAttribute = function (name: string, value: string) {
+  if (name === 'style' && this instanceof HTMLElement) this.style.cssText = value
+  else setAttribute.call(this, name, value)
 }
 
 const b64 = (b: Uint8Array) => { let s = ''; for (const c of b) s += String.fromCharCode(c); return btoa(s) }

@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-UMCT5QZL.js";import"./chunk-HQR3PU3G.js";import"./chunk-O6OGJN7V.js";import"./chunk-K2HBYSHA.js";import"./chunk-SL5RRCFP.js";import"./chunk-U2FZU7II.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};

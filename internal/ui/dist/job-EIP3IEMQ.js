@@ -1,1 +1,0 @@
-import{i as a,j as b}from"./chunk-UMCT5QZL.js";import"./chunk-HQR3PU3G.js";import"./chunk-O6OGJN7V.js";import"./chunk-K2HBYSHA.js";import"./chunk-SL5RRCFP.js";import"./chunk-U2FZU7II.js";export{b as Confirm,a as default};
