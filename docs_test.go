@@ -150,13 +150,27 @@ This page is made from the declarations in code: ` + "`go test . -run TestLimits
 | Limit | What is limited | Default | Configuration key | Beyond it |
 |---|---|---|---|---|
 `)
+	var single strings.Builder
 	for _, l := range limit.All() {
+		if l.Single {
+			fmt.Fprintf(&single, "| `%s` | %s | %s | %s |\n", l.Name, l.Of, inUnits(l.Default, l.Unit), l.Beyond)
+			continue
+		}
 		key := "fixed"
 		if l.Key != "" {
 			key = "`" + l.Key + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", l.Name, l.Of, inUnits(l.Default, l.Unit), key, l.Beyond)
 	}
+	b.WriteString(`
+## Limits of single values
+
+These are fixed and bound one value, such as the length of a name or the size of a message. How much of them is used is not measured; what is
+beyond is told to the caller, unless the last column says otherwise.
+
+| Limit | What is limited | At most | Beyond it |
+|---|---|---|---|
+` + single.String())
 	const file = "docs/limits.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {

@@ -74,6 +74,9 @@ func (s *Server) writeAuthMethod(w *Write, in *op.WriteAuthMethod) (ch Change[op
 		return ch, err
 	}
 	c := &state.UpsertAuthMethod{Method: m, Create: in.MethodName == "", Now: w.Now.UnixNano()}
+	if c.Create {
+		oneMore(authMethodsLimit, w.Count(state.ACLAuthMethods))
+	}
 	config := *m.Config
 	switch secret := config.OIDCClientSecret; secret {
 	case "":
@@ -181,6 +184,9 @@ func writeBindingRule(w *Write, in *op.WriteBindingRule) (ch Change[op.BindingRu
 	}
 	if _, err := selectorOf(rule); err != nil {
 		return ch, berth.Errorf(berth.Invalid, "Selector: %w", err)
+	}
+	if in.RuleID == "" {
+		oneMore(rulesLimit, w.Count(state.ACLBindingRules))
 	}
 	return propose(&state.UpsertBindingRule{Rule: rule, Create: in.RuleID == "", Now: w.Now.UnixNano()}, func(o *Outcome) op.BindingRule {
 		if now := o.After.BindingRule(rule.ID); now != nil {

@@ -148,6 +148,13 @@ func tagVersion(w *Write, in *op.TagJobVersion) (Change[op.VersionTagged], error
 		Key: w.job(in.JobID), Name: in.TagName, Description: in.Description, Version: in.Version, Latest: in.Latest && in.Version == 0,
 		Now: w.Now.UnixNano(),
 	}
+	tags := 0
+	for v := range w.JobVersions(c.Key) {
+		if v.VersionTag != nil {
+			tags++
+		}
+	}
+	oneMore(tagsLimit, tags, "job", c.Key.String())
 	return propose(c, func(o *Outcome) op.VersionTagged {
 		return op.VersionTagged{Name: c.Name, Description: c.Description, TaggedTime: c.Now, Meta: o.Meta()}
 	}), nil

@@ -92,6 +92,7 @@ func (s *Server) rotateRootKey(w *Write, in *op.RotateKey) (ch Change[op.KeyRota
 	} else {
 		k.PublishTime = 0
 	}
+	oneMore(rootKeysLimit, w.Count(state.RootKeys))
 	return propose(&state.AddRootKey{Key: k, Full: in.Full, First: w.Count(state.RootKeys) == 0}, func(o *Outcome) op.KeyRotated {
 		row := o.After.RootKey(k.ID)
 		if row == nil { // removed meanwhile

@@ -101,7 +101,10 @@ func (p *proposer) apply(c state.Command) state.Result {
 		return r
 	}
 	cmds := state.AppendCommand(g.cmds, c)
-	if n := len(cmds) - len(g.cmds); n > codec.MaxCommand {
+	n := len(cmds) - len(g.cmds)
+	commandLimit.Use(int64(n), codec.MaxCommand)
+	if n > codec.MaxCommand {
+		commandLimit.Refuse()
 		g.tx.Undo()
 		return state.Result{Index: g.tx.Index, Err: berth.Errorf(berth.TooLarge,
 			"the change needs %d bytes in the log: must be at most %d", n, codec.MaxCommand)}
@@ -134,6 +137,11 @@ func (p *proposer) signal() {
 
 // mostStaged bounds what waits for the log, in bytes of the log.
 const mostStaged = 64 << 20
+
+var commandLimit = limit.Declare(limit.Info{
+	Name: "change_bytes", Of: "Bytes of one change in the log: a job, a plan, a variable", Unit: limit.Bytes, Default: codec.MaxCommand,
+	Beyond: "413, and nothing is changed",
+})
 
 var stagedLimit = limit.Declare(limit.Info{
 	Name: "changes_staged", Of: "Bytes of changes that the leader has accepted and that are not on the disks of a majority yet", Unit: limit.Bytes, Default: mostStaged,

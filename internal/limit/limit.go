@@ -33,6 +33,7 @@ type Info struct {
 	Default int64  // 0: it follows from the machine, as Of says
 	Key     string // of the configuration; "" if it is fixed
 	Beyond  string // what happens beyond it, for people
+	Single  bool   // it bounds single values, so that no use of it is measured
 }
 
 // Limit is a limit, and how much of it is used in this process. It is safe for
@@ -159,6 +160,12 @@ func Declare(i Info) *Limit {
 	l := &Limit{Info: i}
 	all = append(all, l)
 	return l
+}
+
+// Bound declares a fixed limit of single values, such as the length of a name. No
+// use of it is measured.
+func Bound(name, of string, unit Unit, most int64, beyond string) *Limit {
+	return Declare(Info{Name: name, Of: of, Unit: unit, Default: most, Beyond: beyond, Single: true})
 }
 
 // All returns all limits, in the order of their names.

@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/internal/api"
+	"berth/internal/limit"
 	"berth/internal/state"
 	"berth/internal/statsd"
 
@@ -222,11 +223,17 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 // out.
 const maxJobSeries = 1000
 
+var seriesLimit = limit.Declare(limit.Info{
+	Name: "job_metric_series", Of: "Jobs with metrics of their own", Unit: limit.Count, Default: maxJobSeries, Beyond: "the other jobs have none",
+})
+
 // jobs puts the counts of the first maxJobSeries jobs, group by group.
 func (m *metrics) jobs(snap *state.Snapshot, put func(figure, float64, ...string)) {
+	seriesLimit.Use(int64(min(snap.Count(state.Jobs), maxJobSeries)), maxJobSeries)
 	n := 0
 	for j := range snap.Jobs(berth.AllNamespaces, "") {
 		if n++; n > maxJobSeries {
+			seriesLimit.Refuse("jobs", snap.Count(state.Jobs))
 			return
 		}
 		for _, g := range snap.Summary(j.Key()).Groups {

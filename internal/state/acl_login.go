@@ -45,8 +45,8 @@ type UpsertAuthMethod struct {
 	Now    int64
 }
 
-// maxAuthMethods is the largest number of auth methods.
-const maxAuthMethods = 1000
+// MaxAuthMethods is the largest number of auth methods.
+const MaxAuthMethods = 1000
 
 // Apply implements Command.
 func (c *UpsertAuthMethod) Apply(tx *Tx) error {
@@ -68,8 +68,8 @@ func (c *UpsertAuthMethod) Apply(tx *Tx) error {
 		return berth.Errorf(berth.NotFound, "ACL auth method not found: %s", name)
 	case old != nil && old.Type != c.Method.Type:
 		return berth.Errorf(berth.Invalid, "Type: an auth method of type %s stays one", old.Type)
-	case old == nil && tx.acl.methods.count >= maxAuthMethods:
-		return berth.Errorf(berth.Limited, "there are %d auth methods, the maximum is %d", tx.acl.methods.count, maxAuthMethods)
+	case old == nil && tx.acl.methods.count >= MaxAuthMethods:
+		return berth.Errorf(berth.Limited, "there are %d auth methods, the maximum is %d", tx.acl.methods.count, MaxAuthMethods)
 	case c.Secret != nil && (tx.RootKey(c.Secret.KeyID) == nil || len(c.Secret.Data) == 0):
 		return berth.Errorf(berth.Conflict, "root key %s was removed meanwhile: try again", c.Secret.KeyID)
 	}
@@ -144,9 +144,9 @@ type UpsertBindingRule struct {
 	Now    int64
 }
 
-// maxBindingRules is the largest number of binding rules. Each login looks at
+// MaxBindingRules is the largest number of binding rules. Each login looks at
 // all of them.
-const maxBindingRules = 10_000
+const MaxBindingRules = 10_000
 
 // Apply implements Command.
 func (c *UpsertBindingRule) Apply(tx *Tx) error {
@@ -166,8 +166,8 @@ func (c *UpsertBindingRule) Apply(tx *Tx) error {
 		return berth.Errorf(berth.Invalid, "AuthMethod: a binding rule of auth method %q stays one", old.AuthMethod)
 	case tx.AuthMethod(c.Rule.AuthMethod) == nil:
 		return berth.Errorf(berth.Invalid, "AuthMethod: auth method %.150q not found", c.Rule.AuthMethod)
-	case old == nil && tx.acl.rules.count >= maxBindingRules:
-		return berth.Errorf(berth.Limited, "there are %d binding rules, the maximum is %d", tx.acl.rules.count, maxBindingRules)
+	case old == nil && tx.acl.rules.count >= MaxBindingRules:
+		return berth.Errorf(berth.Limited, "there are %d binding rules, the maximum is %d", tx.acl.rules.count, MaxBindingRules)
 	}
 	row := *c.Rule
 	row.CreateIndex, row.ModifyIndex, row.CreateTime, row.ModifyTime = tx.Index, tx.Index, c.Now, c.Now

@@ -205,6 +205,11 @@ func Idle(ctx context.Context) (resume func()) {
 	return func() { m.inProcess.Add(1) }
 }
 
+var replyLimit = limit.Declare(limit.Info{
+	Name: "rpc_answer", Of: "Bytes of the answer of an RPC call", Unit: limit.Bytes, Default: MaxReply,
+	Beyond: "the call fails (413): ask for less at a time",
+})
+
 var callsLimit = limit.Declare(limit.Info{
 	Name: "rpc_calls_per_method", Of: "Calls of one RPC method that are in progress, without those that wait for something new; 65536 of forwarded operations", Unit: limit.Count, Default: 16384,
 	Beyond: "429, and nothing was done",
@@ -242,7 +247,9 @@ func (s *Server) reply(r *frameReader, h header, reply any, failed error) error 
 		b = appendResponse(b[:0], &h)
 		at := len(b)
 		b, failed = s.codec.Append(b, reply)
+		replyLimit.Use(int64(len(b)-at), MaxReply, "method", h.method)
 		if failed == nil && len(b)-at > MaxReply {
+			replyLimit.Refuse("method", h.method)
 			failed = berth.Errorf(berth.TooLarge, "%s: the answer has %d bytes, and the limit is %d: ask for less at a time", h.method, len(b)-at, MaxReply)
 		}
 		if failed == nil && len(b) > at && b[at] == 0xc0 { // nil is sent as an empty map

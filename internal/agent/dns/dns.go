@@ -60,6 +60,11 @@ const (
 	maxUDP      = 1232            // bytes of an answer over UDP, as is usual since 2020
 )
 
+var tcpLimit = limit.Declare(limit.Info{
+	Name: "dns_connections", Of: "Connections to the DNS server over TCP, on each address", Unit: limit.Count, Default: maxTCP,
+	Beyond: "the connection is closed",
+})
+
 var queries = limit.Declare(limit.Info{
 	Name: "dns_queries", Of: "DNS queries that an agent answers at the same time", Unit: limit.Count, Default: maxQueries,
 	Beyond: "the query is dropped; its sender asks again",

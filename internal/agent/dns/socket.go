@@ -35,8 +35,10 @@ func (l *gated) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if in, verdict := l.gate.Admit(conn); verdict == accept.Admitted {
+			tcpLimit.Use(int64(l.gate.Open()), maxTCP)
 			return in, nil
 		}
+		tcpLimit.Refuse("address", conn.RemoteAddr().String())
 		conn.Close()
 	}
 }
