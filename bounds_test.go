@@ -17,6 +17,7 @@ var bounding = regexp.MustCompile(`^[mM]ax[A-Z]`)
 // operator could meet, by package and name.
 var noLimits = map[string]string{
 	"berth.MaxPort": "of TCP", "berth.MaxDynamicPort": "a default, which configuration changes",
+	"internal/statsd.maxPacket":              "of UDP: what is more goes into the next packet",
 	"internal/api.maxCloseMsg":               "of websockets",
 	"internal/accept.maxHTTP":                "part of http_connections, which follows from the machine",
 	"internal/accept.maxRPC":                 "part of rpc_connections, which follows from the machine",
