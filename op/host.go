@@ -62,6 +62,12 @@ type AllocUsage struct {
 	Timestamp     int64 // ns since 1970
 }
 
+// AllocUse is an allocation of a node with what its tasks use.
+type AllocUse struct {
+	Alloc *Alloc
+	Usage *AllocUsage
+}
+
 // TaskUsage is what a task uses.
 type TaskUsage struct {
 	ResourceUsage *ResourceUsage

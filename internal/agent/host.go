@@ -9,6 +9,8 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/host"
 	"berth/op"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Figures about the machine and the tasks on it.
@@ -34,6 +36,39 @@ func (a *Agent) serveHost(s *serving) {
 		return a.meter.Stats(ctx)
 	})
 	onCall(s, op.AgentReadUsage, a.usage)
+}
+
+// measuredAtOnce is how many allocations are measured at the same time.
+const measuredAtOnce = 16
+
+// AllocUses measures the allocations of the node that run. One that cannot be
+// measured, as when it ends meanwhile, is left out.
+func (a *Agent) AllocUses(ctx context.Context) []op.AllocUse {
+	a.mu.Lock()
+	var all []*op.Alloc
+	for _, h := range a.allocs {
+		if h.runner != nil {
+			all = append(all, h.alloc)
+		}
+	}
+	a.mu.Unlock()
+	found := make([]*op.AllocUsage, len(all))
+	var g errgroup.Group
+	g.SetLimit(measuredAtOnce)
+	for i, al := range all {
+		g.Go(func() error {
+			found[i], _ = a.usage(ctx, &op.AllocStatsQuery{AllocID: al.ID.String()})
+			return nil
+		})
+	}
+	_ = g.Wait()
+	var out []op.AllocUse
+	for i, u := range found {
+		if u != nil {
+			out = append(out, op.AllocUse{Alloc: all[i], Usage: u})
+		}
+	}
+	return out
 }
 
 // usage measures the tasks of an allocation, or one of them.

@@ -158,6 +158,7 @@ type Telemetry struct {
 	CollectionInterval time.Duration
 	DisableHostname    bool
 	UseNodeName        bool
+	PublishAllocs      bool // there are metrics of each task of the node
 
 	// Where metrics are sent each CollectionInterval, as host:port; "" is nowhere.
 	Statsd, Statsite, Datadog string

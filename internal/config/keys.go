@@ -93,11 +93,11 @@ var telemetryKeys = table{
 	"collection_interval":                    span(func(c *Config) *duration { return &c.Telemetry.CollectionInterval }),
 	"disable_hostname":                       flag(func(c *Config) *bool { return &c.Telemetry.DisableHostname }),
 	"use_node_name":                          flag(func(c *Config) *bool { return &c.Telemetry.UseNodeName }),
-	"publish_allocation_metrics":             noEffect("per-allocation metrics are not supported"),
-	"publish_node_metrics":                   noEffect("per-node metrics are not supported"),
+	"publish_allocation_metrics":             flag(func(c *Config) *bool { return &c.Telemetry.PublishAllocs }),
+	"publish_node_metrics":                   anyBool, // they are always published
 	"disable_dispatched_job_summary_metrics": anyBool, // there are no such metrics
 	"disable_allocation_hook_metrics":        anyBool,
-	"include_alloc_metadata_in_metrics":      noEffect("per-allocation metrics are not supported"),
+	"include_alloc_metadata_in_metrics":      noEffect("metrics have no metadata of jobs"),
 	"disable_quota_utilization_metrics":      anyBool,
 	"disable_rpc_rate_metrics_labels":        anyBool,
 	"in_memory_retention_period":             spanWithout("/v1/metrics only shows current values"),

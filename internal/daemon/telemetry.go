@@ -13,7 +13,7 @@ import (
 
 // metricsFilter returns which metrics a configuration wants.
 func metricsFilter(t *config.Telemetry) server.MetricsFilter {
-	return server.MetricsFilter{Rules: t.PrefixFilter, Only: !t.FilterDefault}
+	return server.MetricsFilter{Rules: t.PrefixFilter, Only: !t.FilterDefault, Allocs: t.PublishAllocs}
 }
 
 // runSinks adds to g what sends metrics to the servers of the configuration.

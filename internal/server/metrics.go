@@ -35,7 +35,7 @@ func newMetrics(s *Server) *metrics {
 	m.server, m.intervals = s, newIntervals()
 	m.registry.MustRegister(m, m.intervals.histogram)
 	if h := s.config.LocalHost; h != nil {
-		m.registry.MustRegister(hostMetrics{h})
+		m.addHost(h, s.config.Metrics)
 	}
 	return m
 }
@@ -46,6 +46,8 @@ type MetricsFilter struct {
 	// that there are not, as in "-nomad.state". The longest that fits decides.
 	Rules []string
 	Only  bool // there are no others
+
+	Allocs bool // there are metrics of each task of the node
 }
 
 // processMetrics returns the metrics that every agent has: those of a Go process,
@@ -62,7 +64,7 @@ func processMetrics(f MetricsFilter) *metrics {
 func ProcessMetrics(host HostSource, f MetricsFilter) api.MetricsSource {
 	m := processMetrics(f)
 	if host != nil {
-		m.registry.MustRegister(hostMetrics{host})
+		m.addHost(host, f)
 	}
 	return m
 }

@@ -16,6 +16,8 @@ type HostSource interface {
 	HostStats(context.Context) (*op.HostStats, error)
 	// Node returns the node as servers are told of it.
 	Node() *berth.Node
+	// AllocUses measures the allocations of the node that run.
+	AllocUses(context.Context) []op.AllocUse
 	// AllocCounts counts the allocations of the node by status.
 	AllocCounts() map[berth.ClientStatus]int
 }
@@ -23,6 +25,14 @@ type HostSource interface {
 // hostMetrics are the metrics of the machine of a node, under the names that
 // Nomad documents.
 type hostMetrics struct{ source HostSource }
+
+// addHost adds the metrics of a node.
+func (m *metrics) addHost(source HostSource, f MetricsFilter) {
+	m.registry.MustRegister(hostMetrics{source})
+	if f.Allocs {
+		m.registry.MustRegister(taskMetrics{source})
+	}
+}
 
 // hostTime is how long the machine may take to be measured.
 const hostTime = 10 * time.Second

@@ -33,7 +33,7 @@ func TestFiguresOfANode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.agent("server", "server { enabled = true bootstrap_expect = 1 }")
-	c := w.agent("client", "client { enabled = true }", fmt.Sprintf("client { servers = [%q] }", s.rpc))
+	c := w.agent("client", "client { enabled = true }", fmt.Sprintf("client { servers = [%q] }\ntelemetry { publish_allocation_metrics = true }", s.rpc))
 	c.joined()
 	s.good("job", "run", "-detach", w.file("busy.nomad", busy))
 	s.running("busy")
@@ -62,7 +62,11 @@ func TestFiguresOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.holds(r.Text, "nomad_client_host_memory_total{", "nomad_client_host_cpu_idle{cpu=\"cpu0\"", "nomad_client_host_disk_used_percent{", "nomad_client_uptime{", "nomad_client_allocations_running{")
+	w.holds(r.Text, "nomad_client_host_memory_total{", "nomad_client_host_cpu_idle{cpu=\"cpu0\"", "nomad_client_host_disk_used_percent{", "nomad_client_uptime{", "nomad_client_allocations_running{",
+		fmt.Sprintf(`nomad_client_allocs_cpu_allocated{alloc_id=%q,job="busy",namespace="default",task="app",task_group="g"} 100`, id), "nomad_client_allocs_memory_rss{alloc_id=")
+	if r, err := bed.Call(t.Context(), http.MethodGet, s.addr+"/v1/metrics", ""); err != nil || strings.Contains(r.Text, "nomad.client.allocs.") {
+		t.Errorf("a server has metrics of tasks: %v", err)
+	}
 	// Without a node, there is nothing to tell.
 	if r := s.berth("node", "meta", "read"); r.Code == 0 || !strings.Contains(r.Err, "node_id: missing") {
 		t.Errorf("%v", r)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -199,11 +200,27 @@ func (e *Engine) End() error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, e.Down(), e.unmount())
+	errs = append(errs, e.Down(), e.endShims(), e.unmount())
 	if out, err := exec.Command("ip", "link", "del", e.bridge).CombinedOutput(); err != nil {
 		errs = append(errs, fmt.Errorf("ip link del: %w: %s", err, out))
 	}
 	return errors.Join(append(errs, os.RemoveAll(e.dir))...)
+}
+
+// endShims ends the processes that stood beside containers. An engine that was
+// restarted while containers ended forgets some.
+func (e *Engine) endShims() error {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		args, _ := os.ReadFile(path) // it may have ended
+		if !bytes.Contains(args, []byte("containerd-shim")) || !bytes.Contains(args, []byte("\x00"+e.dir+"/")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return err
 }
 
 // unmount unmounts what is left below the engine's directory.
