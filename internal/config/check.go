@@ -63,6 +63,9 @@ func (d *decoder) names() {
 	d.name("name", c.Name)
 	d.name("region", c.Region)
 	d.name("datacenter", c.Datacenter)
+	if at := c.Server.AuthoritativeRegion; at != "" && at != c.Region {
+		d.fail("server.authoritative_region", "must be the region of this agent, %q, got %.140q: tokens, policies and roles are not replicated between regions, so each region is the authority for its own", c.Region, at)
+	}
 }
 
 // name notes a problem if s cannot name an agent, a region, a volume or the

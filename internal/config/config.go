@@ -198,6 +198,7 @@ type Server struct {
 	Join                  Join
 	RejoinAfterLeave      bool   // rejoin the others even if this server left
 	Issuer                string // of identities: an address that tools of OpenID Connect find this API at; "": none
+	AuthoritativeRegion   string // "", or the region of the agent
 	Introduction          Introduction
 	NonVoting             bool
 	RaftMultiplier        int                   // scales the timeouts between servers

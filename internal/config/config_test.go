@@ -350,3 +350,17 @@ func TestPrivateIP(t *testing.T) {
 		}
 	}
 }
+
+// Each region is the authority for its own tokens: its name is accepted, and that of
+// another is refused with the reason.
+func TestAuthoritativeRegion(t *testing.T) {
+	const rest = "\ndata_dir = \"/d\"\nserver {\n enabled = true\n bootstrap_expect = 1\n authoritative_region = "
+	for region, want := range map[string]string{
+		`"eu"`: "", `""`: "", `"global"`: `server.authoritative_region: must be the region of this agent, "eu", got "global": tokens, policies and roles are not replicated between regions`,
+	} {
+		_, err := load(t, `region = "eu"`+rest+region+"\n}")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", region, err, want)
+		}
+	}
+}

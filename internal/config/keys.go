@@ -146,6 +146,7 @@ var serverKeys = table{
 	"encrypt":                     encrypt,
 	"rejoin_after_leave":          flag(func(c *Config) *bool { return &c.Server.RejoinAfterLeave }),
 	"oidc_issuer":                 text(func(c *Config) *string { return &c.Server.Issuer }),
+	"authoritative_region":        text(func(c *Config) *string { return &c.Server.AuthoritativeRegion }),
 	"raft_multiplier":             whole(func(c *Config) *int { return &c.Server.RaftMultiplier }),
 	"raft_snapshot_threshold":     whole(func(c *Config) *int { return &c.Server.RaftSnapshotThreshold }),
 	"raft_snapshot_interval":      span(func(c *Config) *duration { return &c.Server.RaftSnapshotInterval }),

@@ -91,7 +91,6 @@ var unsupportedTelemetry = table{
 
 // unsupportedServer are such keys of the server block.
 var unsupportedServer = table{
-	"authoritative_region":          because("access control is not replicated between regions; create tokens and policies in each region", only()),
 	"redundancy_zone":               because(noEnterprise+"; non_voting_server keeps a server as a spare", only()),
 	"upgrade_version":               because(noEnterprise+"; replace servers one by one", only()),
 	"license_path":                  because("Berth has no licenses", only()),
