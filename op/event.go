@@ -52,7 +52,16 @@ type EventPayload struct {
 	Service    *berth.ServiceRegistration `json:",omitempty"`
 	Resource   *ResourceEvent             `json:",omitempty"`
 	Volume     *berth.HostVolume          `json:",omitempty"`
-	Deleted    bool                       `json:",omitempty"`
+
+	ACLToken        *ACLToken              `json:",omitempty"` // without its secret
+	ACLPolicy       *berth.ACLPolicy       `json:",omitempty"`
+	ACLRole         *berth.ACLRole         `json:",omitempty"`
+	ACLAuthMethod   *AuthMethod            `json:",omitempty"` // its client secret is Redacted
+	ACLBindingRule  *BindingRule           `json:",omitempty"`
+	Variable        *VariableStub          `json:",omitempty"` // without its items and the ID of its lock
+	SchedulerConfig *berth.SchedulerConfig `json:",omitempty"`
+
+	Deleted bool `json:",omitempty"`
 }
 
 // ResourceEvent is a stream job or an object that it owns.
@@ -73,5 +82,6 @@ type ResourceEvent struct {
 }
 
 // StreamEvents streams objects of type Events. Most topics need the capability
-// declared here; nodes need acl.NodeRead, node pools acl.NodePoolRead.
+// declared here; nodes need acl.NodeRead, node pools acl.NodePoolRead, variables
+// acl.VariablesList of their path, access control acl.Management.
 var StreamEvents = define[EventQuery, Events]("event.stream", "GET /v1/event/stream", "", acl.ReadJob, acl.EventSpace)

@@ -80,31 +80,38 @@ type rights struct {
 // right is one that events need; it is checked once for a batch.
 type right struct {
 	need      acl.Capability // in the namespace, "" for rows that have none
-	namespace string
+	namespace string         // or the place of a variable
 }
 
 // subscribe checks a new subscription. The caller needs a right to each topic
 // that it names; where topics or namespaces are left open, a right to any of
 // them.
 func (x *rights) subscribe(f *events.Filter, namespace string) error {
-	rows := f.Open()
-	for _, t := range f.Topics() {
-		need := needOf(t)
-		if need == op.StreamEvents.Need {
-			rows = true
-		} else if err := x.server.Authorize(x.caller, need, ""); err != nil {
+	if f.Open() {
+		if err := x.anywhere(op.StreamEvents.Need, namespace); err != nil {
 			return err
 		}
 	}
-	if !rows {
-		return nil
+	for _, t := range f.Topics() {
+		check := x.anywhere
+		if !t.Namespaced() {
+			check = func(need acl.Capability, _ string) error { return x.server.Authorize(x.caller, need, "") }
+		}
+		if err := check(needOf(t), namespace); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// anywhere asks for a right in a namespace, or in any if that is the wildcard.
+func (x *rights) anywhere(need acl.Capability, namespace string) error {
 	if namespace != berth.AllNamespaces {
-		return x.server.Authorize(x.caller, op.StreamEvents.Need, namespace)
+		return x.server.Authorize(x.caller, need, namespace)
 	}
 	var err error
 	for ns := range x.server.Store.Snapshot().Namespaces() {
-		if err = x.server.Authorize(x.caller, op.StreamEvents.Need, ns.Name); err == nil {
+		if err = x.server.Authorize(x.caller, need, ns.Name); err == nil {
 			return nil
 		}
 	}
@@ -114,6 +121,9 @@ func (x *rights) subscribe(f *events.Filter, namespace string) error {
 // see reports whether the caller may see an event.
 func (x *rights) see(e *events.Event) bool {
 	r := right{needOf(e.Topic), e.Namespace()}
+	if e.Topic == events.Variable {
+		r.namespace = acl.Place(e.Namespace(), e.Key())
+	}
 	ok, known := x.known[r]
 	if !known {
 		ok = x.server.Authorize(x.caller, r.need, r.namespace) == nil
@@ -134,6 +144,12 @@ func needOf(t events.Topic) acl.Capability {
 		return acl.NodePoolRead
 	case events.HostVolume:
 		return acl.HostVolumeRead
+	case events.ACLToken, events.ACLPolicy, events.ACLRole, events.ACLAuthMethod, events.ACLBindingRule:
+		return acl.Management
+	case events.Variable:
+		return acl.VariablesList
+	case events.Operator:
+		return acl.OperatorRead
 	}
 	return op.StreamEvents.Need
 }
@@ -300,8 +316,37 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		p.Volume = row
 	case *berth.NodePool:
 		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
+	default:
+		accessPayload(snap, e.Row, &p)
 	}
 	return p
+}
+
+// accessPayload shows a row of access control, a variable or the scheduler
+// configuration, without secrets.
+func accessPayload(snap *state.Snapshot, row any, p *op.EventPayload) {
+	switch row := row.(type) {
+	case *berth.ACLToken:
+		v := tokenView(snap, row)
+		p.ACLToken = &v
+	case *berth.ACLPolicy:
+		p.ACLPolicy = row
+	case *berth.ACLRole:
+		p.ACLRole = row
+	case *berth.ACLAuthMethod:
+		v := authMethodView(snap, row)
+		p.ACLAuthMethod = &v
+	case *berth.ACLBindingRule:
+		v := bindingRuleView(row)
+		p.ACLBindingRule = &v
+	case *berth.SealedVariable:
+		p.Variable = &op.VariableStub{
+			Namespace: row.Namespace, Path: row.Path, CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex, CreateTime: row.CreateTime, ModifyTime: row.ModifyTime,
+			Lock: lockView(row.Lock, false),
+		}
+	case *berth.SchedulerConfig:
+		p.SchedulerConfig = row
+	}
 }
 
 // resourceEvent shows an object as it was when the event came about.

@@ -9,6 +9,7 @@
 package events
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,28 @@ const (
 	Service    Topic = "Service"
 	Resource   Topic = "Resource"
 	HostVolume Topic = "HostVolume"
+
+	ACLToken       Topic = "ACLToken"
+	ACLPolicy      Topic = "ACLPolicy"
+	ACLRole        Topic = "ACLRole"
+	ACLAuthMethod  Topic = "ACLAuthMethod"
+	ACLBindingRule Topic = "ACLBindingRule"
+	Variable       Topic = "Variable" // without items
+	Operator       Topic = "Operator" // the scheduler configuration
 )
 
 // Topics are all topics.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume}
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume,
+	ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable, Operator}
+
+// Namespaced reports whether the rows of a topic belong to namespaces.
+func (t Topic) Namespaced() bool {
+	switch t {
+	case Node, NodePool, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Operator:
+		return false
+	}
+	return true
+}
 
 // The types of events, as Nomad documents them. Nomad does not have those that
 // end in Deleted. They report deleted rows; without them a copy of the state
@@ -64,6 +83,19 @@ const (
 	ServiceDeregistration         = "ServiceDeregistration"
 	HostVolumeRegistered          = "HostVolumeRegistered"
 	HostVolumeDeleted             = "HostVolumeDeleted"
+	ACLTokenUpserted              = "ACLTokenUpserted"
+	ACLTokenDeleted               = "ACLTokenDeleted"
+	ACLPolicyUpserted             = "ACLPolicyUpserted"
+	ACLPolicyDeleted              = "ACLPolicyDeleted"
+	ACLRoleUpserted               = "ACLRoleUpserted"
+	ACLRoleDeleted                = "ACLRoleDeleted"
+	ACLAuthMethodUpserted         = "ACLAuthMethodUpserted"
+	ACLAuthMethodDeleted          = "ACLAuthMethodDeleted"
+	ACLBindingRuleUpserted        = "ACLBindingRuleUpserted"
+	ACLBindingRuleDeleted         = "ACLBindingRuleDeleted"
+	VariableUpserted              = "VariableUpserted"
+	VariableDeleted               = "VariableDeleted"
+	SchedulerConfigUpdated        = "SchedulerConfigUpdated"
 )
 
 // A Set holds the events of one command, which share its state index.
@@ -80,7 +112,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string // one of the constants above, or of those for Resource
-	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool, *berth.ServiceRegistration or *berth.HostVolume; of Resource *berth.Job, *berth.StreamJob or *berth.Object
+	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool, *berth.ServiceRegistration, *berth.HostVolume, a row of access control, *berth.SealedVariable or *berth.SchedulerConfig; of Resource *berth.Job, *berth.StreamJob or *berth.Object
 	Deleted bool   // Row is the deleted row
 	// Summary holds the counts of a job at this change, for its status. It is
 	// nil for other topics, and for a job without counts.
@@ -116,11 +148,26 @@ func (e *Event) Key() string {
 		return v.ID
 	case *berth.HostVolume:
 		return v.ID
+	case *berth.ACLToken:
+		return v.AccessorID
+	case *berth.ACLPolicy:
+		return v.Name
+	case *berth.ACLRole:
+		return v.ID
+	case *berth.ACLAuthMethod:
+		return v.Name
+	case *berth.ACLBindingRule:
+		return v.ID
+	case *berth.SealedVariable:
+		return v.Path
+	case *berth.SchedulerConfig:
+		return "scheduler"
 	}
 	return ""
 }
 
-// Namespace returns the namespace of the row, "" for nodes and node pools.
+// Namespace returns the namespace of the row, "" for a topic that is not
+// namespaced.
 func (e *Event) Namespace() string {
 	if e.Topic == Resource {
 		_, _, _, _, job := e.object()
@@ -138,6 +185,8 @@ func (e *Event) Namespace() string {
 	case *berth.ServiceRegistration:
 		return v.Namespace
 	case *berth.HostVolume:
+		return v.Namespace
+	case *berth.SealedVariable:
 		return v.Namespace
 	}
 	return ""
@@ -174,6 +223,10 @@ func (e *Event) FilterKeys() []string {
 		add(string(v.JobID), v.ServiceName, v.AllocID.String(), v.NodeID.String())
 	case *berth.HostVolume:
 		add(v.Name, v.PluginID, v.NodeID.String())
+	case *berth.ACLRole:
+		add(v.Name)
+	case *berth.ACLBindingRule:
+		add(v.AuthMethod)
 	}
 	return keys
 }
@@ -189,11 +242,15 @@ var (
 	deleteJob    = state.NumberOf(&state.DeleteJob{})
 )
 
-// hasEvents reports whether changes of a table become events.
-func hasEvents(t state.Table) bool {
-	switch t {
+// hasEvents reports whether a change becomes an event.
+func hasEvents(c *state.Change) bool {
+	switch c.Table {
+	case state.Variables: // in no namespace are the servers' own
+		v, _ := cmp.Or(c.New, c.Old).(*berth.SealedVariable)
+		return v != nil && v.Namespace != ""
 	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services,
-		state.HostVolumes:
+		state.HostVolumes, state.ACLTokens, state.ACLPolicies, state.ACLRoles, state.ACLAuthMethods, state.ACLBindingRules,
+		state.SchedulerConfigs:
 		return true
 	}
 	return false
@@ -229,6 +286,29 @@ func describe(e *Event, c *state.Change) {
 		e.Topic, e.Type = Service, either(e.Deleted, ServiceDeregistration, ServiceRegistration)
 	case *berth.HostVolume:
 		e.Topic, e.Type = HostVolume, either(e.Deleted, HostVolumeDeleted, HostVolumeRegistered)
+	default:
+		describeAccess(e)
+	}
+}
+
+// describeAccess fills in an event about who may do what, a variable or the
+// scheduler configuration.
+func describeAccess(e *Event) {
+	switch e.Row.(type) {
+	case *berth.ACLToken:
+		e.Topic, e.Type = ACLToken, either(e.Deleted, ACLTokenDeleted, ACLTokenUpserted)
+	case *berth.ACLPolicy:
+		e.Topic, e.Type = ACLPolicy, either(e.Deleted, ACLPolicyDeleted, ACLPolicyUpserted)
+	case *berth.ACLRole:
+		e.Topic, e.Type = ACLRole, either(e.Deleted, ACLRoleDeleted, ACLRoleUpserted)
+	case *berth.ACLAuthMethod:
+		e.Topic, e.Type = ACLAuthMethod, either(e.Deleted, ACLAuthMethodDeleted, ACLAuthMethodUpserted)
+	case *berth.ACLBindingRule:
+		e.Topic, e.Type = ACLBindingRule, either(e.Deleted, ACLBindingRuleDeleted, ACLBindingRuleUpserted)
+	case *berth.SealedVariable:
+		e.Topic, e.Type = Variable, either(e.Deleted, VariableDeleted, VariableUpserted)
+	case *berth.SchedulerConfig:
+		e.Topic, e.Type = Operator, SchedulerConfigUpdated
 	}
 }
 
@@ -316,7 +396,7 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 	// Events hold an atomic and cannot be moved, so they are counted first.
 	told := 0
 	for i := range changes {
-		if hasEvents(changes[i].Table) {
+		if hasEvents(&changes[i]) {
 			told++
 		}
 		if ofResource(&changes[i]) {
@@ -333,7 +413,7 @@ func newSet(snap *state.Snapshot, changes []state.Change) *Set {
 		if c.Table == state.Jobs && c.New != nil && removed(changes[i+1:], c.New) {
 			continue // a purge stores the stopped job before it deletes it: one event covers both
 		}
-		if hasEvents(c.Table) {
+		if hasEvents(c) {
 			e := &s.Events[n]
 			describe(e, c)
 			if j, ok := e.Row.(*berth.Job); ok {
@@ -412,6 +492,10 @@ func weight(row any) int {
 		return event + 512 + 64*len(v.Tags) + 96*len(v.Meta)
 	case *berth.Node:
 		return event + 2<<10 + 96*(len(v.Attributes)+len(v.Meta)) + 512*len(v.Events)
+	case *berth.ACLPolicy:
+		return event + 256 + len(v.Rules)
+	case *berth.SealedVariable:
+		return event + 256 + len(v.Data)
 	}
-	return event
+	return event + 512
 }

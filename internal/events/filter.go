@@ -24,6 +24,15 @@ type clause struct {
 // MaxTopics is the maximum number of topics in a filter.
 const MaxTopics = 64
 
+// known lists the topics for people.
+func known() string {
+	var names []string
+	for _, t := range Topics[:len(Topics)-1] {
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ") + " or " + string(Topics[len(Topics)-1])
+}
+
 // ParseFilter parses the parameters of a filter. A topic is "Job", "Job:web",
 // "*" or "*:web"; no topics mean all.
 func ParseFilter(topics []string, namespace string) (*Filter, error) {
@@ -42,7 +51,7 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):
-			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource or HostVolume", name[:min(len(name), 64)])
+			return nil, berth.Errorf(berth.Invalid, "topic: unknown topic %q: want *, %s", berth.Clip(name, 64), known())
 		}
 		// IDs of all kinds have one form, so any type parses them.
 		if id, err := berth.ParseID[berth.Eval](key); err == nil {
@@ -76,10 +85,10 @@ func (f *Filter) Topics() []Topic {
 	return out
 }
 
-// Matches reports whether an event passes. Nodes and node pools belong to no
-// namespace and pass in each.
+// Matches reports whether an event passes. Rows that belong to no namespace
+// pass in each.
 func (f *Filter) Matches(e *Event) bool {
-	if f.namespace != berth.AllNamespaces && e.Topic != Node && e.Topic != NodePool && e.Namespace() != f.namespace {
+	if f.namespace != berth.AllNamespaces && e.Topic.Namespaced() && e.Namespace() != f.namespace {
 		return false
 	}
 	for i := range f.clauses {
@@ -114,7 +123,8 @@ func (w *clause) names(e *Event) bool {
 	case *berth.Node:
 		return w.is(v.ID)
 	}
-	return false
+	// The other rows change seldom.
+	return w.key == e.Key() || slices.Contains(e.FilterKeys(), w.key)
 }
 
 // text reports whether the key is a job's ID.

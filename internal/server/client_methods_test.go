@@ -26,6 +26,7 @@ func handles() map[string]reflect.Type {
 		f := m.Type
 		if f.NumIn() == 1 && f.NumOut() == 1 && f.Out(0).Kind() == reflect.Pointer && f.Out(0).Elem().PkgPath() == c.Elem().PkgPath() && f.Out(0).NumMethod() > 0 {
 			out[m.Name] = f.Out(0)
+			delete(out, "ACLOIDC") // a deprecated name of ACLAuth, whose methods it has
 		}
 	}
 	return out
@@ -94,7 +95,7 @@ func partOf(parts map[string]reflect.Type, x ast.Expr) string {
 // shorter.
 func TestMethodsOfTheGoClient(t *testing.T) {
 	parts := handles()
-	seen := called(t, parts, ".", "../daemon", "../../test/real")
+	seen := called(t, parts, ".", "../api", "../daemon", "../../test/real")
 	var missing []string
 	all := 0
 	for part, typ := range parts {
