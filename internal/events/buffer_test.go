@@ -65,6 +65,32 @@ func rowsOf(s *state.Snapshot) rows {
 			r.put(Resource, j.Namespace+"/"+j.UID.Text('j'), max(j.ModifyIndex, row.ModifyIndex))
 		}
 	}
+	for v := range s.HostVolumes() {
+		r.put(HostVolume, v.Namespace+"/"+v.ID, v.ModifyIndex)
+	}
+	for t := range s.ACLTokens() {
+		r.put(ACLToken, "/"+t.AccessorID, t.ModifyIndex)
+	}
+	for p := range s.ACLPolicies() {
+		r.put(ACLPolicy, "/"+p.Name, p.ModifyIndex)
+	}
+	for x := range s.ACLRoles() {
+		r.put(ACLRole, "/"+x.ID, x.ModifyIndex)
+	}
+	for m := range s.AuthMethods() {
+		r.put(ACLAuthMethod, "/"+m.Name, m.ModifyIndex)
+	}
+	for x := range s.BindingRules() {
+		r.put(ACLBindingRule, "/"+x.ID, x.ModifyIndex)
+	}
+	for v := range s.Variables() {
+		if v.Namespace != "" {
+			r.put(Variable, v.Namespace+"/"+v.Path, v.ModifyIndex)
+		}
+	}
+	if c := s.SchedulerConfig(); c.ModifyIndex > 0 {
+		r.put(Operator, "/scheduler", c.ModifyIndex)
+	}
 	for o := range s.Resources() {
 		r.put(Resource, o.Job.Namespace+"/"+o.UID.Text(berth.KindLetter(o.Kind)), o.ModifyIndex)
 	}
