@@ -75,6 +75,7 @@ const (
 	DeploymentUserFailed  = "the deployment was failed by hand"
 	DeploymentNoProgress  = "no allocation became healthy before the progress deadline"
 	DeploymentUnhealthy   = "an allocation is not healthy"
+	DeploymentFirst       = "a group that runs once before the others has failed"
 	DeploymentNoNode      = "no node is left that meets the job's conditions"
 )
 

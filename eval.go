@@ -82,7 +82,8 @@ const (
 	TriggerDeploymentWatcher    = "deployment-watcher"
 	TriggerMaxDisconnectTimeout = "max-disconnect-timeout"
 	TriggerReconnect            = "reconnect"
-	TriggerPELaunch             = "pe-launch" // a processing element of a stream job was launched
+	TriggerGroupOrder           = "group-order" // a group runs or has finished that another one waits for
+	TriggerPELaunch             = "pe-launch"   // a processing element of a stream job was launched
 )
 
 // Cause is what led to an evaluation. It is always set, also where the pointers

@@ -1,7 +1,9 @@
 package berth
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -179,6 +181,51 @@ type MultiregionRegion struct {
 	Datacenters []string
 	NodePool    string
 	Meta        map[string]string `hcl:"meta"`
+}
+
+// GroupPrefix begins each name in depends_on: what is waited for is a group.
+const GroupPrefix = "group."
+
+// Ordered reports whether a group of the job waits for another one, or runs
+// once in each version.
+func (j *Job) Ordered() bool {
+	return slices.ContainsFunc(j.TaskGroups, func(g *TaskGroup) bool { return len(g.DependsOn) > 0 || g.Once != "" })
+}
+
+// Awaits returns the groups of the job that a group waits for, in the order of
+// the job: those that its depends_on names, and those that run once in each
+// version unless they wait for this one.
+func (j *Job) Awaits(g *TaskGroup) (out []*TaskGroup) {
+	for _, other := range j.TaskGroups {
+		first := other.Once != "" && g.Once == "" && !j.dependsOn(other, g.Name, map[string]bool{})
+		if other.Name != g.Name && (first || slices.Contains(g.DependsOn, GroupPrefix+other.Name)) {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
+// dependsOn reports whether a group names another one in its depends_on, or one
+// does that it names.
+func (j *Job) dependsOn(g *TaskGroup, name string, seen map[string]bool) bool {
+	for _, d := range g.DependsOn {
+		d = strings.TrimPrefix(d, GroupPrefix)
+		if d == name {
+			return true
+		}
+		if next := j.Group(d); next != nil && !seen[d] {
+			seen[d] = true
+			if j.dependsOn(next, name, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Finite reports whether the instances of a group of the job run to their end.
+func (j *Job) Finite(g *TaskGroup) bool {
+	return j.Type == TypeBatch || j.Type == TypeSysbatch || g.Once != ""
 }
 
 // TaskGroup is a set of tasks that run together on one node; each instance of

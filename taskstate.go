@@ -1,6 +1,9 @@
 package berth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // TaskState is the state of one task of an allocation.
 type TaskState struct {
@@ -68,6 +71,44 @@ const (
 // DetailStartDelay is the detail of an [EventRestarting] that says how long after
 // the event the task starts again, in nanoseconds.
 const DetailStartDelay = "start_delay"
+
+// DetailWaitsFor is the detail of an event that says what the task waits for
+// before it starts: lines of a kind and, after a space, a name. While that event
+// is the last of a task that has not started, the task waits.
+const DetailWaitsFor = "waits_for"
+
+// TaskWait is something that a task waits for before it starts.
+type TaskWait struct {
+	Kind string // one of the Wait constants
+	Name string // of the variable, service, file, image or volume; the source of an artifact
+}
+
+// The kinds of what a task waits for.
+const (
+	WaitVariable = "variable"
+	WaitService  = "service"
+	WaitFile     = "file"
+	WaitSecret   = "secret"
+	WaitArtifact = "artifact"
+	WaitImage    = "image"
+	WaitVolume   = "volume"
+)
+
+// String returns the wait as people read it.
+func (w TaskWait) String() string { return w.Kind + " " + w.Name }
+
+// Waits returns what the task waits for before it starts; nil if it does not
+// wait, or if that is not known.
+func (s *TaskState) Waits() (out []TaskWait) {
+	if s.State != TaskPending || len(s.Events) == 0 {
+		return nil
+	}
+	for line := range strings.Lines(s.Events[len(s.Events)-1].Details[DetailWaitsFor]) {
+		kind, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		out = append(out, TaskWait{kind, name})
+	}
+	return out
+}
 
 // usualMessages are the default messages by event type. The log leaves them out,
 // so a released text must not change.

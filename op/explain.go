@@ -71,6 +71,8 @@ const (
 	WhyTime       = "waits for time"  // something is due later
 	WhyStop       = "waits for stops" // allocations that are stopping still hold the capacity
 	WhyScheduler  = "waits for a scheduler"
+	WhyOrder      = "waits for a group"        // depends_on or once holds a group back
+	WhyInput      = "waits for inputs"         // tasks wait for what they need to start, such as a variable
 	WhyDeployment = "waits for a deployment"   // everything is placed; its health, or a promotion, is awaited
 	WhySubmission = "waits for its submission" // objects of a stream job are created, and its elements launched
 	WhyIncomplete = "incomplete"               // something is missing, and nobody will add it: the deployment has failed
@@ -94,6 +96,22 @@ type Wait struct {
 	Why         string
 }
 
+// GroupWait is a group that another one waits for.
+type GroupWait struct {
+	Group  string
+	Ready  int    // instances that are what is waited for
+	Wanted int    // instances that must be
+	State  string // what each of them must be: healthy, running or finished
+	Failed bool   `json:",omitempty"` // an instance failed for good: the wait does not end by itself
+}
+
+// InputWait is what a task waits for before it can start.
+type InputWait struct {
+	AllocID berth.AllocID
+	Task    string
+	berth.TaskWait
+}
+
 // GroupExplanation is the state of one group of a job.
 type GroupExplanation struct {
 	Group      string
@@ -107,6 +125,9 @@ type GroupExplanation struct {
 	Unlaunched int `json:",omitempty"` // of a stream job: processing elements that are launched when it is their turn
 	Halted     int `json:",omitempty"` // are not placed because the deployment has failed
 	Summary    string
+
+	WaitsFor []GroupWait `json:",omitempty"` // the groups that come first and are not ready
+	Inputs   []InputWait `json:",omitempty"` // what tasks of its newest live allocations wait for to start
 
 	// For a group that cannot be placed: what was found on the nodes.
 

@@ -536,7 +536,7 @@ var supported = strings.Fields(`
 	job.group.task.dispatch_payload.file
 	job.update.max_parallel job.update.stagger job.update.health_check job.update.min_healthy_time job.update.healthy_deadline job.update.progress_deadline job.update.canary job.update.auto_revert job.update.auto_promote
 	job.group.update.max_parallel job.group.update.stagger job.group.update.health_check job.group.update.min_healthy_time job.group.update.healthy_deadline job.group.update.progress_deadline job.group.update.canary job.group.update.auto_revert job.group.update.auto_promote
-	job.group.name job.group.count
+	job.group.name job.group.count job.group.depends_on job.group.once
 	job.group.constraint.attribute job.group.constraint.value job.group.constraint.operator
 	job.group.affinity.attribute job.group.affinity.value job.group.affinity.operator job.group.affinity.weight
 	job.group.restart.render_templates job.group.task.restart.render_templates

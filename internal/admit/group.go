@@ -11,7 +11,11 @@ import (
 // policies. A count that is left out is the scaling block's minimum, else 1.
 // The job's own fields must be complete.
 func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGroup {
-	restart := defaultRestart(j.Type)
+	like := j.Type // whose defaults it has
+	if once, _ := decode.Lookup(tree, "Once").(string); once != "" && j.Type == berth.TypeService {
+		like = berth.TypeBatch
+	}
+	restart := defaultRestart(like)
 	g := &berth.TaskGroup{
 		Count:            1,
 		RestartPolicy:    &restart,
@@ -21,7 +25,7 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 		Migrate:          j.Migrate,
 	}
 	if g.ReschedulePolicy == nil {
-		g.ReschedulePolicy = defaultReschedule(j.Type)
+		g.ReschedulePolicy = defaultReschedule(like)
 	}
 	// Without a count, the minimum of the scaling block is the default.
 	if s, ok := decode.Lookup(tree, "Scaling").(decode.Tree); ok && decode.Lookup(tree, "Count") == nil {
@@ -33,6 +37,9 @@ func (d *decoder) group(j *berth.Job, tree decode.Tree, at string) *berth.TaskGr
 		d.streamGroup(j, g, tree, at)
 	} else {
 		d.Fill(g, tree, at, "Tasks")
+	}
+	if g.Once != "" && decode.Lookup(tree, "Update") == nil {
+		g.Update = nil // no deployment follows what runs to its end
 	}
 	// Fill in what the scaling block leaves out.
 	if g.Scaling != nil {
@@ -86,6 +93,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.networks(at, g)
 	c.volumes(at, j, g)
 	c.scaling(at+".scaling", j, g)
+	c.order(at, j, g)
 	c.groupServices(at, g)
 	c.unsupportedGroup(at, g)
 

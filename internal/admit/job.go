@@ -123,6 +123,7 @@ func (c *checker) job(j *berth.Job) {
 		}
 		c.group(fmt.Sprintf("%s.group[%s]", at, berth.Clip(g.Name, 64)), j, g)
 	}
+	c.circles(at+".group", j)
 	c.stream(at, j)
 }
 

@@ -30,8 +30,6 @@ var unsupportedInJob = []unsupported[*berth.Job]{
 
 var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
 	{"consul", func(g *berth.TaskGroup) bool { return g.Consul != nil }, ""},
-	{"depends_on", func(g *berth.TaskGroup) bool { return len(g.DependsOn) > 0 }, ""},
-	{"once", func(g *berth.TaskGroup) bool { return g.Once != "" }, ""},
 	{"ephemeral_disk.sticky", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Sticky }, "must be false"},
 	{"ephemeral_disk.migrate", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Migrate }, "must be false"},
 }

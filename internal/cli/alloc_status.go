@@ -312,6 +312,9 @@ func (s allocStatus) task(p *page, a *op.Alloc, name string, used *op.TaskUsage)
 		"Total Restarts", strconv.FormatUint(st.Restarts, 10),
 		"Last Restart", stamp(st.LastRestart),
 	)
+	if waits := waitsOf(st); waits != "" {
+		p.linef("Waiting for %s", clean(waits))
+	}
 	p.gap()
 	p.linef("Recent Events:")
 	// A task without events has not reached its agent yet.

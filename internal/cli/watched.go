@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -170,10 +171,31 @@ func trouble(a *op.AllocStub) string {
 	return fmt.Sprintf("task %q: %s: %s", of, newest.Type, eventText(newest))
 }
 
-// troubled returns the newest problem of an allocation's tasks, unless it was
-// reported: a problem is reported once, although its event stays in the list.
+// waiting says what the tasks of an allocation wait for before they can start,
+// or "".
+func waiting(a *op.AllocStub) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+		if list := waitsOf(a.TaskStates[name]); list != "" {
+			out = append(out, fmt.Sprintf("task %q waits for %s", name, list))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// waitsOf lists what a task waits for before it starts, or returns "".
+func waitsOf(s *berth.TaskState) string {
+	var out []string
+	for _, w := range s.Waits() {
+		out = append(out, w.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// troubled returns what an allocation's tasks wait for, or else their newest
+// problem, unless it was reported: a problem is reported once, although its event stays in the list.
 func (w *watched) troubled(a *op.AllocStub) []string {
-	t := trouble(a)
+	t := or(waiting(a), trouble(a))
 	if t == "" || w.reported[a.ID] == t || a.ClientStatus == berth.ClientComplete {
 		return nil
 	}

@@ -98,7 +98,7 @@ func (c *scheduled) unproven(a *berth.Alloc) {
 // allocation that was changed after that may have run beside it and finished
 // later.
 func (c *scheduled) again(a *berth.Alloc) {
-	if a.Job.Type != berth.TypeBatch && a.Job.Type != berth.TypeSysbatch || a.Orphaned {
+	if !a.Job.Finite(a.Group) || a.Orphaned {
 		return
 	}
 	k := run{version{a.Job.UID, a.Job.Version}, a.Group.Name, a.Index, berth.NodeID{}}

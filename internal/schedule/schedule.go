@@ -29,6 +29,7 @@ type Decision struct {
 	// Nothing reports that the plan changes no allocation and no deployment.
 	Nothing bool
 	Counts  map[string]*reconcile.Counts // by group
+	Waits   map[string][]reconcile.Wait  // by group: the groups that come first and are not ready
 }
 
 // Decide returns the decision of an evaluation. The attempt is the number of
@@ -95,7 +96,7 @@ func (d *decider) service() Decision {
 	d.place(r.Missing)
 	d.followUps(r.Followups)
 	nothing := len(d.plan.Place)+len(d.plan.Stop)+len(d.plan.Update) == 0 && r.Deploy == nil && r.Deployed == nil
-	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts}
+	return Decision{Plan: d.plan, Nothing: nothing, Counts: r.Counts, Waits: r.Waits}
 }
 
 // input returns what reconciling the job needs of the snapshot. Its functions

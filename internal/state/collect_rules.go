@@ -175,7 +175,7 @@ func (w *Sweep) needed(a *berth.Alloc, j *berth.Job) (why string) {
 	switch {
 	case a.Client == berth.ClientFailed && next != nil && next.Live():
 		return "allocation " + next.ID.String() + ", which replaces it because it failed, is " + next.Client.String()
-	case done && finishes(j):
+	case done && (finishes(j) || a.Group.Once != ""):
 		// Without this row the instance would run again if its tasks are in
 		// this version or a later one. An allocation of the newest version that
 		// runs or finished prevents that.
@@ -270,7 +270,7 @@ func (w *Sweep) of(k berth.JobKey) *holds {
 		if d := a.Rest().DeploymentStatus; d != nil && d.Canary {
 			continue // it shares the name with another, which is still needed
 		}
-		done := (a.Wanted() && a.Client == berth.ClientComplete || a.Spent()) && finishes(j) && a.Job.Version == j.Version
+		done := (a.Wanted() && a.Client == berth.ClientComplete || a.Spent()) && (finishes(j) || a.Group.Once != "") && a.Job.Version == j.Version
 		at := holderOf(a)
 		if old := h.names[at]; (a.Live() || done) && (old == nil || younger(a, old)) {
 			h.names[at] = a

@@ -9,8 +9,8 @@ import (
 )
 
 // ReportAllocs is an agent's report on the allocations of its node. If an
-// allocation failed, or was unknown and is reported again, the same command
-// creates an evaluation of its job.
+// allocation failed, was unknown and is reported again, or was the last that
+// another group waits for, the same command creates an evaluation of its job.
 type ReportAllocs struct {
 	Node    berth.NodeID
 	Updates []AllocUpdate
@@ -46,18 +46,23 @@ func (c *ReportAllocs) Apply(tx *Tx) error {
 	// The log entry has the number, which is shorter than the ID.
 	c.number, c.Evals = n.Number+1, nil
 	// Sort out what a scheduler must look at.
-	var back, failed []*berth.Alloc
+	var back, failed, opened []*berth.Alloc
 	var told healths
 	for i := range c.Updates {
-		switch a, was := tx.report(&c.Updates[i], &told, c.Now); {
+		a, was := tx.report(&c.Updates[i], &told, c.Now)
+		if a != nil && tx.opens(a, was) {
+			opened = append(opened, a)
+		}
+		switch {
 		case a == nil || !a.Wanted() || a.Orphaned:
 		case was == berth.ClientUnknown:
 			back = append(back, a)
 		case missed(a):
 			failed = append(failed, a)
+			told.noteFailedFirst(tx, a)
 		}
 	}
-	c.raise(tx, n, back, failed, told)
+	c.raise(tx, n, back, failed, opened, told)
 	told.store(tx, c.Now)
 	return nil
 }
@@ -100,7 +105,7 @@ func missed(a *berth.Alloc) bool {
 	}
 	switch a.Client {
 	case berth.ClientComplete:
-		return a.Job.Type == berth.TypeService || a.Job.Type == berth.TypeSystem
+		return a.Job.Type == berth.TypeService && a.Group.Once == "" || a.Job.Type == berth.TypeSystem
 	case berth.ClientFailed:
 		return !a.Job.PerNode() // it stays failed: it belongs to its node
 	case berth.ClientLost:
@@ -110,10 +115,10 @@ func missed(a *berth.Alloc) bool {
 }
 
 // raise creates one evaluation for each job with an allocation that came back
-// or failed.
-func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc, told healths) {
+// or failed, or with a group that need not wait any more.
+func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed, opened []*berth.Alloc, told healths) {
 	var done []*berth.Job
-	for i, a := range slices.Concat(back, failed) {
+	for i, a := range slices.Concat(back, failed, opened) {
 		// One evaluation for each job is enough. A stopped job replaces
 		// nothing.
 		j := tx.Job(a.Key())
@@ -126,8 +131,12 @@ func (c *ReportAllocs) raise(tx *Tx, n *berth.Node, back, failed []*berth.Alloc,
 			ID: tx.newID(a.ID), TriggeredBy: berth.TriggerAllocFailure,
 			Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},
 		}
-		// Those that came back are first in the list.
-		if i < len(back) {
+		// Those that came back are first in the list, those that others wait
+		// for are last.
+		switch {
+		case i >= len(back)+len(failed):
+			seed.TriggeredBy = berth.TriggerGroupOrder
+		case i < len(back):
 			seed.TriggeredBy, seed.Cause = berth.TriggerReconnect, berth.Cause{Kind: berth.CauseNode, ID: n.ID.String()}
 		}
 		e := newEval(j, seed, c.Now)

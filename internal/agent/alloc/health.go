@@ -44,7 +44,7 @@ func healthPolicyOf(a *op.Alloc) *healthPolicy {
 		return nil
 	case !a.DeploymentID.IsZero() && g.Update != nil:
 		how, p.min, p.deadline = g.Update.HealthCheck, g.Update.MinHealthyTime, g.Update.HealthyDeadline
-	case a.DeploymentID.IsZero() && a.Job.Type == berth.TypeService && !a.PreviousAllocation.IsZero():
+	case a.DeploymentID.IsZero() && a.Job.Type == berth.TypeService && g.Once == "" && !a.PreviousAllocation.IsZero():
 		m := g.Migration()
 		how, p.min, p.deadline = m.HealthCheck, m.MinHealthyTime, m.HealthyDeadline
 	default:

@@ -23,7 +23,8 @@ func fetchArtifacts(ctx context.Context, at *attempt) error {
 		return &eventError{berth.EventDownloadFailed, berth.Errorf(berth.Invalid, "this agent fetches no artifacts")}
 	}
 	for i := range all {
-		at.doing(berth.EventDownloading, fmt.Sprintf("Downloading artifact %d of %d", i+1, len(all)))
+		at.doing(berth.EventDownloading, fmt.Sprintf("Downloading artifact %d of %d", i+1, len(all)),
+			berth.TaskWait{Kind: berth.WaitArtifact, Name: all[i].GetterSource}) // as the job says it, without secrets
 		if err := at.fetchArtifact(ctx, &all[i]); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()

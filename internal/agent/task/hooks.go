@@ -60,8 +60,8 @@ type attempt struct {
 	openAPI func() error                                                              // makes the socket of the Task API; nil: there is none
 
 	inputs *Inputs
-	doing  func(typ, message string) // tells in the task's history what is being done
-	state  State                     // of the task when the attempt began
+	doing  func(typ, message string, waits ...berth.TaskWait) // tells in the task's history what is being done and waited for
+	state  State                                              // of the task when the attempt began
 
 	names      Names
 	out        *driver.Task

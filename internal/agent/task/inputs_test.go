@@ -74,7 +74,7 @@ func ready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root, [
 	t.Helper()
 	at, root := unready(t, task, v)
 	var said []string
-	at.doing = func(typ, message string) { said = append(said, typ+": "+message) }
+	at.doing = func(typ, message string, _ ...berth.TaskWait) { said = append(said, typ+": "+message) }
 	err := at.prepare(t.Context())
 	return at, root, said, err
 }
@@ -99,7 +99,7 @@ func unready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root)
 	at := &attempt{
 		alloc: a, task: tk, place: place, driver: mock.New(true), names: Names{Node: place.Node}, out: &driver.Task{Name: tk.Name, AllocDir: root},
 		inputs: &Inputs{Command: command, Values: v.values, Fetch: fetch.New(fetch.Config{Command: command})},
-		doing:  func(string, string) {},
+		doing:  func(string, string, ...berth.TaskWait) {},
 	}
 	return at, root
 }

@@ -108,9 +108,13 @@ func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
 	r.mu.Lock()
 	a := r.alloc
 	r.mu.Unlock()
-	t := a.Job.Group(a.TaskGroup).Task(r.c.Name)
+	g := a.Job.Group(a.TaskGroup)
+	t, kind := g.Task(r.c.Name), a.Job.Type
+	if g.Once != "" {
+		kind = berth.TypeBatch // it runs to its end in a service as well
+	}
 	return a, t, &Spec{
-		JobType: a.Job.Type, Once: t.Lifecycle != nil && !t.Sidecar(), Sidecar: t.Sidecar(), Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay, Window: windowOf(t),
+		JobType: kind, Once: t.Lifecycle != nil && !t.Sidecar(), Sidecar: t.Sidecar(), Restart: *t.RestartPolicy, KillSignal: t.KillSignal, KillTimeout: r.c.Place().killTimeout(t), ShutdownDelay: t.ShutdownDelay, Window: windowOf(t),
 	}
 }
 
@@ -332,7 +336,7 @@ func (l *loop) attempt() *attempt {
 	return &attempt{
 		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, openAPI: l.openAPI,
 		inputs: &l.c.Inputs,
-		doing:  func(typ, message string) { l.post(Doing{typ, message}) }, state: l.State(),
+		doing:  func(typ, message string, waits ...berth.TaskWait) { l.post(Doing{typ, message, waits}) }, state: l.State(),
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
@@ -390,7 +394,11 @@ func (l *loop) start(ctx context.Context, launch uint64) {
 	t := *l.out
 	l.mu.Unlock()
 	t.Launch = launch
-	t.Progress = func(message string) { l.post(Progress{launch, message}) }
+	var waits []berth.TaskWait
+	if image, _ := t.Config["image"].(string); image != "" && l.c.Driver.Capabilities().Isolation == driver.ImageIsolation {
+		waits = []berth.TaskWait{{Kind: berth.WaitImage, Name: image}}
+	}
+	t.Progress = func(message string) { l.post(Progress{launch, message, waits}) }
 	if l.c.RunUntil != nil {
 		t.RunUntil = l.c.RunUntil()
 	}

@@ -48,7 +48,7 @@ func getSecrets(ctx context.Context, at *attempt) error {
 		if missing == "" {
 			break
 		}
-		at.doing(berth.EventTemplate, "Missing: variable "+missing)
+		at.doing(berth.EventTemplate, "Missing: variable "+missing, berth.TaskWait{Kind: berth.WaitVariable, Name: missing})
 		q.MinQueryIndex, q.Have = out.Index, out.Mark
 	}
 	at.place = &place

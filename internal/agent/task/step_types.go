@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth"
 	"berth/internal/agent/driver"
 )
 
@@ -33,7 +34,10 @@ type (
 	}
 
 	// Doing says what the hooks are doing or waiting for.
-	Doing struct{ Type, Message string }
+	Doing struct {
+		Type, Message string
+		Waits         []berth.TaskWait // what it waits for
+	}
 	// Told adds an event about the templates of a task that runs.
 	Told struct{ Message string }
 	// Rendered says what the texts of templates are, before a start or later.
@@ -61,6 +65,7 @@ type (
 	Progress struct {
 		Launch  uint64
 		Message string
+		Waits   []berth.TaskWait // what it waits for
 	}
 	// Exited says that it has ended.
 	Exited struct{ driver.Exit }

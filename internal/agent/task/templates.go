@@ -39,7 +39,11 @@ func renderTemplates(ctx context.Context, at *attempt) error {
 		if len(missing) == 0 {
 			break
 		}
-		at.doing(berth.EventTemplate, "Missing: "+strings.Join(missing, ", "))
+		var names []string
+		for _, w := range missing {
+			names = append(names, w.String())
+		}
+		at.doing(berth.EventTemplate, "Missing: "+strings.Join(names, ", "), missing...)
 		if err := r.wait(ctx); err != nil {
 			return err
 		}
@@ -105,7 +109,7 @@ const mostRounds = 50
 
 // render renders all templates with what is known, and gets what they want to
 // know beside. It returns what is missing; if nothing is, output has the texts.
-func (r *renderer) render(ctx context.Context) (missing []string, err error) {
+func (r *renderer) render(ctx context.Context) (missing []berth.TaskWait, err error) {
 	for range mostRounds {
 		results, err := render.Run(ctx, r.at.inputs.Command, &render.Request{
 			Templates: r.texts, Namespace: r.at.alloc.Job.Namespace, Env: r.env, Values: r.values, Deny: r.at.inputs.Deny,
@@ -131,7 +135,7 @@ func (r *renderer) render(ctx context.Context) (missing []string, err error) {
 				}
 			}
 			for _, n := range x.Missing {
-				missing = append(missing, n.String())
+				missing = append(missing, berth.TaskWait{Kind: n.Kind, Name: n.Name})
 			}
 			r.output = append(r.output, x.Output)
 		}

@@ -131,7 +131,7 @@ func (l *look) deployment(w *watch, d *berth.Deployment) {
 	w.obsoleteSince = time.Time{}
 	switch {
 	case d.Status != berth.DeploymentRunning:
-	case l.fails(w, d, j):
+	case l.fails(w, d, j), l.failsFirst(d, j):
 	case l.promotes(d):
 	default:
 		l.markSilent(w, d, j)
@@ -185,6 +185,28 @@ func (l *look) fails(w *watch, d *berth.Deployment, j *berth.Job) bool {
 		}
 	}
 	return false
+}
+
+// failsFirst fails a deployment if an instance of a group that runs once, before
+// the others, failed for good: they would wait without end. While an evaluation
+// may still replace the instance, it looks again later.
+func (l *look) failsFirst(d *berth.Deployment, j *berth.Job) bool {
+	if l.FailedFirst(j) == nil {
+		return false
+	}
+	for e := range l.EvalsOf(d.Key()) {
+		switch {
+		case e.Terminal():
+		case e.WaitUntil > l.now.UnixNano():
+			l.wake(time.Unix(0, e.WaitUntil).Add(retry))
+			return false
+		default:
+			l.wake(l.now.Add(retry))
+			return false
+		}
+	}
+	l.propose(&state.FailDeployment{ID: d.ID, Description: berth.DeploymentFirst, Now: l.now.UnixNano()})
+	return true
 }
 
 // deadline is when a group must have made progress: the stored time, or, where

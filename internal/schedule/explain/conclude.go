@@ -34,6 +34,8 @@ func (a *explainer) groupSummary(x *op.GroupExplanation, placed int, later time.
 	add(x.Missing, "%s no place", verb(x.Missing, "finds", "find"))
 	if len(parts) == 0 {
 		switch {
+		case len(x.WaitsFor) > 0: // what follows says so
+			return fmt.Sprintf("%d desired", x.Wanted)
 		case x.Wanted == 0 && x.Missing == 0 && x.Nodes > 0:
 			return "No instances: no node meets its constraints"
 		case x.Wanted == 0:
@@ -119,6 +121,7 @@ func (a *explainer) conclude(placed map[string]int, stopping int, later map[stri
 		say(op.WhyIncomplete, "%d of %d placed, and %d %s missing; %s", t.live, t.wanted, t.halted, verb(t.halted, "is", "are"), failed)
 	case t.restarting > 0:
 		say(op.WhyTime, "%d of %d placed; %d %s to start a task again, the first at %s, by the restart policy", t.live, t.wanted, t.restarting, verb(t.restarting, "waits", "wait"), stamp(a.restart.UnixNano()))
+	case a.orders(say), a.wantsInput(&t, say):
 	case deployment != "":
 		say(op.WhyDeployment, "%d of %d placed; %s", t.live, t.wanted, deployment)
 	default:

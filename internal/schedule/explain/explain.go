@@ -147,6 +147,7 @@ func (a *explainer) groups() {
 				(&finder{sandbox: a.decided, job: a.job, index: i, group: g}).survey(&x)
 			}
 		}
+		a.waitsFor(&x, d.Waits[g.Name])
 		// Searching for changes means deciding again and again, so only the
 		// first groups get it.
 		if x.Missing > 0 {
@@ -163,6 +164,7 @@ func (a *explainer) groups() {
 			}
 		}
 		x.Summary = a.groupSummary(&x, placed[g.Name], later[g.Name])
+		x.Summary += orderText(x.WaitsFor) + inputsText(x.Inputs)
 		if turns > 0 {
 			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version until the update reaches %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
 		}
@@ -209,10 +211,11 @@ func (a *explainer) group(g *berth.TaskGroup, allocs []*berth.Alloc, missing, pl
 				}
 			}
 			if len(x.Allocs) < allocsKept {
+				x.Inputs = append(x.Inputs, inputs(al)...)
 				x.Allocs = append(x.Allocs, reason(a.snap, al))
 			}
 		case a.stream != nil: // its controller tells what becomes of what ended
-		case al.Client == berth.ClientComplete && (a.job.Type == berth.TypeBatch || a.job.Type == berth.TypeSysbatch):
+		case al.Client == berth.ClientComplete && a.job.Finite(al.Group):
 			x.Finished++
 		case al.Client != berth.ClientFailed:
 		case a.halts(al):

@@ -58,8 +58,10 @@ func (o *rollout) healthy(a *berth.Alloc) bool {
 }
 
 // keepsVersion reports whether the replacement of an allocation keeps its
-// version, because the newest is not promoted or must not be placed.
-func (g *group) keepsVersion(a *berth.Alloc) bool { return g.roll.keepsOld() && g.outdated(a) }
+// version, because the newest is not promoted, must not be placed or must wait.
+func (g *group) keepsVersion(a *berth.Alloc) bool {
+	return (g.roll.keepsOld() || len(g.waits) > 0) && g.outdated(a)
+}
 
 // deployments finds out which deployment each group follows. A deployment of
 // another version, or of a stopped job, is cancelled. One is created when a

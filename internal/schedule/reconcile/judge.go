@@ -14,6 +14,7 @@ type group struct {
 	counts *Counts          // what is shown of the group's changes
 	allocs []*berth.Alloc   // in order of index and age
 	roll   rollout          // what a deployment lets the group do
+	waits  []Wait           // the groups that must come first and are not ready
 
 	slots    []slot // one for each index below the count
 	canaries []slot // one for each index that a canary has
@@ -27,7 +28,8 @@ type slot struct {
 	keep        *berth.Alloc     // has the name and stays
 	old         *berth.Alloc     // has the name until one of the newest version replaces it
 	why         berth.StopReason // why old is replaced
-	done        bool             // a batch instance that finished
+	done        bool             // a batch instance that finished, or one of a group that runs once
+	spent       bool             // with done: a drain ended it instead
 	placeNow    bool             // replacement is placed now
 	outgoing    *berth.Alloc     // keeps running until replacement is up, which can take long if there is no capacity
 	replacement Missing
@@ -49,10 +51,14 @@ func (g *group) reconcile() {
 		for n < len(plain) && plain[n].Index == s.index {
 			n++
 		}
-		if n > 0 {
+		switch {
+		case n == 0:
+		case g.spec.Once != "":
+			g.judgeOnce(s, plain[:n])
+		default:
 			g.judge(s, plain[:n])
-			plain = plain[n:]
 		}
+		plain = plain[n:]
 	}
 	// What is left has an index above the count.
 	g.stopSurplus(plain)
@@ -160,7 +166,7 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 		g.replace(s, outlasts)
 		s.outgoing = outlasts
 	case isSpent:
-		s.done = true
+		s.done, s.spent = true, true
 	}
 	for _, a := range allocs {
 		if a != decides {
@@ -215,8 +221,8 @@ const (
 // decides: what is over comes before what the node's state makes of it.
 func (g *group) fate(a *berth.Alloc) fate {
 	switch {
-	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Type == berth.TypeBatch && !state.CutOff(a):
-		if g.differs(a, g.spec) {
+	case a.Client == berth.ClientComplete && a.Wanted() && g.Job.Finite(g.spec) && !state.CutOff(a):
+		if g.spec.Once == "" && g.differs(a, g.spec) {
 			return gone
 		}
 		return finished
@@ -315,6 +321,8 @@ func (g *group) compareVersion(s *slot, a *berth.Alloc) {
 		s.old, s.why = a, berth.StopReplaced
 	case !g.Feasible(g.index, g.Node(a.NodeID)):
 		s.old, s.why = a, berth.StopUnfit
+	case len(g.waits) > 0: // it goes to the newest version in its turn
+		s.keep = a
 	default:
 		s.keep, s.update = a, true
 		g.Update = append(g.Update, a.ID)

@@ -79,6 +79,7 @@ type Result struct {
 	Update    []berth.AllocID    // in place
 	Followups []Followup         // evaluations to create, which are due later
 	Counts    map[string]*Counts // by group
+	Waits     map[string][]Wait  // by group: the groups that come first and are not ready; nil if none waits
 
 	// Deploy is the deployment to create with this plan, nil if none. It has no
 	// ID yet.
@@ -133,9 +134,7 @@ func Compare(in Input) Result {
 	// The deployment limits what groups may do, and is concluded after they
 	// have.
 	r.deployments(groups)
-	for _, g := range groups {
-		g.reconcile()
-	}
+	r.inOrder(groups)
 	r.succeeded(groups)
 	r.sortChanges(allocs)
 	r.mergeLater()

@@ -131,6 +131,9 @@ func (w *world) version(l *statetest.Line) {
 	for i, g := range j.TaskGroups { // what the door may refuse
 		c := *g
 		c.Disconnect, c.Update = disconnect, update
+		if c.Once != "" {
+			c.Update = nil
+		}
 		j.TaskGroups[i] = &c
 	}
 	w.versions = append(w.versions, &j)
@@ -172,6 +175,9 @@ func (w *world) deploy(l *statetest.Line) {
 		Status: l.Word(2), TaskGroups: map[string]*berth.DeploymentState{},
 	}
 	for _, g := range j.TaskGroups {
+		if g.Once != "" {
+			continue
+		}
 		d.TaskGroups[g.Name] = &berth.DeploymentState{DesiredTotal: g.Count, DesiredCanaries: l.Int(w.t, "canaries", 0), Promoted: l.Has("promoted")}
 	}
 	w.deployment = d
@@ -367,6 +373,11 @@ func (w *world) show(r reconcile.Result) string {
 	}
 	if d := r.Deployed; d != nil {
 		line("deployment %s %s: %s", short("d", d.ID), d.Status, d.Description)
+	}
+	for _, g := range slices.Sorted(maps.Keys(r.Waits)) {
+		for _, x := range r.Waits[g] {
+			line("%s waits for %s: %d of %d %s", g, x.Group, x.Ready, x.Wanted, x.State)
+		}
 	}
 	for _, g := range slices.Sorted(maps.Keys(r.Counts)) {
 		c := r.Counts[g]

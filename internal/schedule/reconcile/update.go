@@ -20,7 +20,10 @@ func (g *group) update() {
 	}
 	// Without a deployment everything is replaced at once.
 	room := math.MaxInt
-	if g.roll.stepwise {
+	switch {
+	case len(g.waits) > 0:
+		room = 0
+	case g.roll.stepwise:
 		g.addCanaries()
 		room = g.replaceable()
 		slices.SortStableFunc(olds, func(a, b *slot) int { return cmp.Compare(usefulness(a.old), usefulness(b.old)) })
@@ -127,6 +130,8 @@ func (g *group) placeSlot(s *slot) {
 		c.Ignore++
 	case s.placeNow:
 		g.addMissing(s.replacement)
+	case len(g.waits) > 0: // what it had is replaced at any time, what is new waits
+		c.Later++
 	case s.canary || s.last == nil && g.roll.keepsOld(): // a new name waits until the new version may be placed
 	case s.last != nil && g.roll.keepsOld():
 		g.replace(s, s.last) // the current version stays
