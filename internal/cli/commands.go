@@ -119,6 +119,7 @@ func operatorCommands() []*command {
 		operatorAutopilotSetCommand(),
 		operatorClientStateCommand(),
 		operatorDebugCommand(),
+		operatorImportCommand(),
 		operatorMetricsCommand(),
 		operatorRaftInfoCommand(),
 		operatorRaftListCommand(),

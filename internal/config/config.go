@@ -168,6 +168,16 @@ type Telemetry struct {
 	// is for those that none fits.
 	PrefixFilter  []string
 	FilterDefault bool
+
+	Traces Traces
+}
+
+// Traces says where traces of jobs are sent, as OTLP over HTTP.
+type Traces struct {
+	Address string            // a URL; "": there are none
+	Headers map[string]string // of the requests; secrets
+	CAFile  string            // PEM; "" is the machine's authorities
+	Sample  float64           // the share of traces that is sent, above 0 to 1
 }
 
 // NoSchedulers is the number of workers of a server that runs none.
@@ -368,7 +378,7 @@ func defaults(dev bool) *Config {
 		Keyring:    Keyring{Active: ProviderAEAD, Signing: berth.SignEdDSA},
 		LogLevel:   slog.LevelInfo,
 		Log:        Log{RotateDuration: 24 * time.Hour, Facility: "LOCAL0"},
-		Telemetry:  Telemetry{CollectionInterval: time.Second, FilterDefault: true},
+		Telemetry:  Telemetry{CollectionInterval: time.Second, FilterDefault: true, Traces: Traces{Sample: 1}},
 		ACL:        ACL{MinTTL: time.Minute, MaxTTL: 24 * time.Hour},
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second, TokenWrites: 500, NamespaceWrites: 2000},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
@@ -438,6 +448,7 @@ func (c *Config) Public() map[string]any {
 			"DisableHostname": c.Telemetry.DisableHostname, "UseNodeName": c.Telemetry.UseNodeName,
 			"StatsdAddr": c.Telemetry.Statsd, "StatsiteAddr": c.Telemetry.Statsite, "DataDogAddr": c.Telemetry.Datadog,
 			"DataDogTags": append([]string{}, c.Telemetry.DatadogTags...), "PrefixFilter": append([]string{}, c.Telemetry.PrefixFilter...), "FilterDefault": c.Telemetry.FilterDefault,
+			"TracesAddr": withoutUser(c.Telemetry.Traces.Address),
 		},
 		"Server": map[string]any{
 			"Enabled": c.Server.Enabled, "DataDir": c.Server.DataDir, "BootstrapExpect": c.Server.BootstrapExpect,

@@ -107,7 +107,13 @@ var telemetryKeys = table{
 	"statsd_address":                         text(func(c *Config) *string { return &c.Telemetry.Statsd }),
 	"statsite_address":                       text(func(c *Config) *string { return &c.Telemetry.Statsite }),
 	"datadog_address":                        text(func(c *Config) *string { return &c.Telemetry.Datadog }),
-	"datadog_tags":                           texts(func(c *Config) *[]string { return &c.Telemetry.DatadogTags }),
+	"traces": block(table{ // an extension
+		"address": text(func(c *Config) *string { return &c.Telemetry.Traces.Address }),
+		"headers": dict(func(c *Config) *map[string]string { return &c.Telemetry.Traces.Headers }),
+		"ca_file": text(func(c *Config) *string { return &c.Telemetry.Traces.CAFile }),
+		"sample":  fraction(func(c *Config) *float64 { return &c.Telemetry.Traces.Sample }),
+	}),
+	"datadog_tags": texts(func(c *Config) *[]string { return &c.Telemetry.DatadogTags }),
 }
 
 // serverKeys are the supported keys of the server block.

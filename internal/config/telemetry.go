@@ -2,9 +2,13 @@ package config
 
 import (
 	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth"
 )
 
 // telemetry checks where metrics and traces are sent, and completes addresses.
@@ -37,4 +41,47 @@ func (d *decoder) telemetry() {
 			d.fail("telemetry.prefix_filter", "%.60q must begin with + or - and a prefix of names, such as \"-nomad.raft\"", p)
 		}
 	}
+	d.traces()
+}
+
+// traces checks the traces block.
+func (d *decoder) traces() {
+	t := &d.to.Telemetry.Traces
+	if t.Sample <= 0 || t.Sample > 1 {
+		d.fail("telemetry.traces.sample", "must be above 0 and at most 1, got %v", t.Sample)
+	}
+	if t.Address == "" {
+		if len(t.Headers) > 0 || t.CAFile != "" {
+			d.fail("telemetry.traces", "address is missing: set the URL of a collector, such as http://127.0.0.1:4318")
+		}
+		return
+	}
+	u, err := url.Parse(t.Address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		shown := withoutUser(t.Address)
+		if err != nil && !strings.Contains(t.Address, "@") {
+			shown = t.Address
+		}
+		d.fail("telemetry.traces.address", "must be a URL of a collector, such as http://127.0.0.1:4318, got %.100q", shown)
+		return
+	}
+	for name, value := range t.Headers {
+		if !headerName(name) || strings.ContainsAny(value, "\r\n\x00") {
+			d.fail("telemetry.traces.headers", "%.64q is not a header of one line", berth.Clip(name, 64))
+		}
+	}
+	if t.CAFile != "" {
+		if _, err := os.Stat(t.CAFile); err != nil {
+			d.fail("telemetry.traces.ca_file", "%.200q: %s", t.CAFile, cause(err))
+		}
+	}
+}
+
+// withoutUser returns an address without the password that it may have.
+func withoutUser(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Redacted()
 }

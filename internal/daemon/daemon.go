@@ -28,6 +28,7 @@ import (
 	"berth/internal/gossip"
 	"berth/internal/limit"
 	"berth/internal/server"
+	"berth/internal/traces"
 	"berth/internal/ui"
 	"berth/internal/wire/certs"
 
@@ -65,8 +66,9 @@ type Daemon struct {
 	api     *api.Server
 	handler http.Handler // api, with profiles
 	metrics api.MetricsSource
-	audit   *api.Audit   // nil without an audit log
-	ports   accept.Ports // how many connections each port may have
+	traces  *traces.Exporter // nil: none are sent
+	audit   *api.Audit       // nil without an audit log
+	ports   accept.Ports     // how many connections each port may have
 	started time.Time
 
 	live      atomic.Pointer[live]

@@ -49,6 +49,10 @@ func (d *Daemon) newServer() (err error) {
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalAgent, c.LocalHost, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
 	}
+	if d.traces, err = d.newTraces(); err != nil {
+		return err
+	}
+	c.Traces = d.traces
 	if err := d.keyring(&c); err != nil {
 		return err
 	}

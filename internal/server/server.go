@@ -32,6 +32,7 @@ import (
 	"berth/internal/leader/rotate"
 	"berth/internal/msgpack"
 	"berth/internal/state"
+	"berth/internal/traces"
 	"berth/internal/wire"
 	"berth/internal/worker"
 	"berth/op"
@@ -100,6 +101,9 @@ type Config struct {
 	// API sets what only the HTTP API needs; nil: nothing.
 	API     func(*api.Config)
 	Metrics MetricsFilter // which metrics there are
+	// Traces gets spans of what happens while this server leads. The caller runs it.
+	// nil: there are none.
+	Traces *traces.Exporter
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics api.Diagnostics
 	Faults      Faults // empty except in builds with fault points
@@ -287,6 +291,9 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.faults.open(ctx)()
 	g.Go(func() error { return s.consensus.Run(ctx, s.lead) })
 	g.Go(func() error { return s.events.Run(ctx) })
+	if s.config.Traces != nil {
+		g.Go(func() error { return s.traceAllocs(ctx) })
+	}
 	g.Go(func() error { return s.watchLeader(ctx) })
 	g.Go(func() error {
 		err := s.wire.Serve(ctx, s.config.RPC)

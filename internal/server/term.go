@@ -69,7 +69,7 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	c.Log = s.withFaults(ctx, s.refused.Counting(c.Log))
 	t := &term{Log: c.Log, number: c.Number, confirm: c.Confirm, writable: s.consensus.DiskError}
 	t.broker = broker.New(c.Number, s.store, c.Log, broker.DefaultLimits)
-	t.broker.OnEnd = s.metrics.intervals.observe
+	t.broker.OnEnd = s.ended
 	// All of them carry the term's number, so that none can act for a later
 	// term.
 	t.planner = planner.New(c.Number, c.Log, t.broker)
