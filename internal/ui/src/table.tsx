@@ -2,7 +2,7 @@
 // and forgets the rows of those that are far away. It draws only the rows that
 // are seen.
 import type { ComponentChildren } from 'preact'
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, get, session, type Params } from './api'
 import { paced, useWatch } from './live'
 import { go } from './router'
@@ -108,7 +108,7 @@ export function PagedTable<T>({ path, params = {}, watch, columns, rowKey, rowTo
     for (const p of s.pages) { if (n < at + p.count) return p.rows?.[n - at] ?? null; at += p.count }
     return null
   }
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: Enter may follow j before the next frame
     if (short) return
     active.move = (by) => setSel((v) => {
       const n = Math.max(0, Math.min(total - 1, v + by))

@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-Y4NWRFSS.js";import"./chunk-ACEDYJVQ.js";import"./chunk-IUVZEW2I.js";import"./chunk-2RG3HOSF.js";import"./chunk-546UUSDH.js";import"./chunk-IFSHVSFB.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};

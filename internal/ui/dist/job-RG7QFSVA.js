@@ -1,1 +1,0 @@
-import{i as a,j as b}from"./chunk-Y4NWRFSS.js";import"./chunk-ACEDYJVQ.js";import"./chunk-IUVZEW2I.js";import"./chunk-2RG3HOSF.js";import"./chunk-546UUSDH.js";import"./chunk-IFSHVSFB.js";export{b as Confirm,a as default};
