@@ -16,13 +16,15 @@ import (
 // pluginAttribute returns the attribute with the version of a host volume plugin.
 func pluginAttribute(id string) string { return "plugins.host_volume." + id + ".version" }
 
-// openVolumes finds the volumes and plugins of the node.
+// openVolumes finds the volumes and plugins of the node. It waits for plugins, at
+// most a minute: a task must not find a directory on which nothing is mounted yet.
 func (a *Agent) openVolumes() {
 	c := &a.c
 	a.volumes = hostvolume.Open(hostvolume.Config{
 		Dir: c.HostVolumesDir, PluginDir: c.HostVolumePluginDir, StateDir: c.StateDir, Private: []string{c.AllocDir, c.StateDir},
 		Node: a.id, Pool: c.NodePool, Log: a.log,
 	})
+	a.volumes.Restore(context.Background())
 }
 
 // addVolumes adds the dynamic host volumes and their plugins to the node, which

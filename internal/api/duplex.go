@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"berth"
 	"berth/internal/peer"
@@ -116,10 +117,15 @@ func (s *Server) openAgent(ctx context.Context, info *op.Info, who Caller, at lo
 
 // callAgent calls an operation that agents serve, at a node's agent.
 func callAgent[In, Out any](ctx context.Context, s *Server, node berth.NodeID, o op.Op[In, Out], in *In) (*Out, error) {
+	return callAgentFor(ctx, s, actTime, node, o, in)
+}
+
+// callAgentFor is callAgent for what may take longer than usual.
+func callAgentFor[In, Out any](ctx context.Context, s *Server, most time.Duration, node berth.NodeID, o op.Op[In, Out], in *In) (*Out, error) {
 	if s.Agents == nil {
 		return nil, unreachable(node)
 	}
-	ctx, cancel := context.WithTimeout(ctx, actTime)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return op.Call(ctx, s.Agents.Agent(node), o, in)
 }

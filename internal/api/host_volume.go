@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"berth"
 	"berth/internal/acl"
@@ -18,6 +19,10 @@ import (
 // builtInPlugin is the host volume plugin that every agent has. It makes a
 // directory.
 const builtInPlugin = "mkdir"
+
+// pluginTime is how long an agent may take to have a plugin do something, which
+// itself has a minute, and then to delete what the plugin left.
+const pluginTime = 150 * time.Second
 
 // hostVolumes registers the operations on host volumes.
 func (s *Server) hostVolumes() {
@@ -120,9 +125,11 @@ func (s *Server) makeHostVolume(o op.Op[op.WriteHostVolume, op.HostVolumeWritten
 				return out, 0, err
 			}
 		}
-		made, err := callAgent(ctx, s, v.NodeID, at, &op.AgentHostVolume{NodeID: v.NodeID.String(), Volume: *v})
+		made, err := callAgentFor(ctx, s, pluginTime, v.NodeID, at, &op.AgentHostVolume{NodeID: v.NodeID.String(), Volume: *v})
 		if err != nil {
 			if old == nil { // it is as if it had not been asked for
+				// The agent may have made it nevertheless, and its answer be lost.
+				_, _ = callAgentFor(context.WithoutCancel(ctx), s, pluginTime, v.NodeID, op.AgentDeleteVolume, &op.AgentHostVolume{NodeID: v.NodeID.String(), Volume: *v})
 				_, undo := commit(context.WithoutCancel(ctx), leader, []state.Command{&state.DeleteHostVolume{Namespace: v.Namespace, ID: v.ID}}, false)
 				if undo != nil {
 					s.Logger.Warn("a host volume that could not be created stays behind", "volume", v.ID, "error", undo)
@@ -162,7 +169,13 @@ func (w *Write) wantedHostVolume(in *op.WriteHostVolume, need acl.Capability, re
 			return nil, nil, berth.Errorf(berth.NotFound, "host volume not found: %s", berth.Clip(v.ID, 64))
 		}
 		v.Name, v.PluginID, v.NodeID = cmp.Or(v.Name, old.Name), cmp.Or(v.PluginID, old.PluginID), cmp.Or(v.NodeID, old.NodeID)
-		v.HostPath, v.CapacityBytes = cmp.Or(v.HostPath, old.HostPath), old.CapacityBytes
+		v.HostPath = cmp.Or(v.HostPath, old.HostPath)
+		if !register {
+			v.CapacityBytes = old.CapacityBytes
+		}
+		if v.RequestedCapacityMaxBytes > 0 && v.RequestedCapacityMaxBytes < old.CapacityBytes {
+			return nil, nil, berth.Errorf(berth.Invalid, "RequestedCapacityMax: must be at least the volume's capacity of %d bytes, got %d: a volume cannot shrink", old.CapacityBytes, v.RequestedCapacityMaxBytes)
+		}
 	} else {
 		var id berth.EvalID
 		w.random(id[:])
@@ -252,6 +265,9 @@ func (w *Write) unfitForVolume(v *berth.HostVolume, n *berth.Node, register bool
 	if info, ok := n.HostVolumes[v.Name]; ok && info.ID != v.ID {
 		return "has a host volume " + v.Name + " already"
 	}
+	if register { // the operator has chosen the node
+		return ""
+	}
 	for i := range v.Constraints {
 		c := &v.Constraints[i]
 		l, hasL := condition.Resolve(c.LTarget, n)
@@ -281,7 +297,7 @@ func (s *Server) removeHostVolume(o op.Op[op.DeleteHostVolume, op.WriteAnswer]) 
 		if users := w.UsersOfHostVolume(v); len(users) > 0 {
 			return out, 0, berth.Errorf(berth.Conflict, "host volume %s is used by allocation %s; stop it first", v.ID, users[0].ID)
 		}
-		_, err = callAgent(ctx, s, v.NodeID, op.AgentDeleteVolume, &op.AgentHostVolume{NodeID: v.NodeID.String(), Volume: *v})
+		_, err = callAgentFor(ctx, s, pluginTime, v.NodeID, op.AgentDeleteVolume, &op.AgentHostVolume{NodeID: v.NodeID.String(), Volume: *v})
 		if err != nil && !in.Force {
 			return out, 0, err
 		}

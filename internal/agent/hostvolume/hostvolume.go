@@ -19,8 +19,11 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"berth"
 	"berth/internal/agent/record"
+	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 	"berth/op"
 )
@@ -56,6 +59,8 @@ type Volumes struct {
 type Volume struct {
 	Volume     berth.HostVolume
 	Registered bool // somebody else made its directory, and removes it
+	Making     bool // its plugin was asked to make it and has not answered yet
+	Lost       bool `json:"-"` // its plugin could not make sure that it is there
 }
 
 // fileName is the file with the records of the volumes.
@@ -85,6 +90,9 @@ func (v *Volumes) Offers() map[string]berth.HostVolumeInfo {
 	defer v.mu.Unlock()
 	out := map[string]berth.HostVolumeInfo{}
 	for _, x := range v.known {
+		if x.Making || x.Lost {
+			continue
+		}
 		if st, err := os.Stat(x.Volume.HostPath); err != nil || !st.IsDir() {
 			v.c.Log.Warn("a host volume has no directory", "volume", x.Volume.Name, "id", x.Volume.ID, "path", x.Volume.HostPath)
 			continue
@@ -148,7 +156,23 @@ func (v *Volumes) Create(ctx context.Context, vol *berth.HostVolume) (*op.HostVo
 	}
 	v.turn.Lock()
 	defer v.turn.Unlock()
+	v.mu.Lock()
+	old, known := v.known[vol.ID]
+	v.mu.Unlock()
+	if known && old.Registered {
+		return nil, berth.Errorf(berth.Conflict, "host volume %s was registered, so no plugin can change it", vol.ID)
+	}
+	if !known { // an agent that is killed now removes what there may be of it
+		if err := v.record(v.with(vol.ID, &Volume{Volume: *vol, Making: true})); err != nil {
+			return nil, err
+		}
+		_ = failpoint.Hit("hostvolume/making")
+	}
 	made, err := v.make(ctx, vol)
+	_ = failpoint.Hit("hostvolume/made")
+	if err != nil && !known { // as plugins are promised, what there may be of it is deleted
+		return nil, errors.Join(err, v.discard(context.WithoutCancel(ctx), vol))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +182,47 @@ func (v *Volumes) Create(ctx context.Context, vol *berth.HostVolume) (*op.HostVo
 		return nil, err
 	}
 	return made, nil
+}
+
+// discard removes what there may be of a volume that could not be made. If that
+// fails too, the next agent tries it again.
+func (v *Volumes) discard(ctx context.Context, vol *berth.HostVolume) error {
+	if err := v.remove(ctx, vol); err != nil {
+		return err
+	}
+	return v.record(v.with(vol.ID, nil))
+}
+
+// Restore finishes what an earlier agent began: a volume that was being made is
+// removed, as no server was told of it. Plugins make sure that their other volumes
+// are there, for example mounted; one that cannot is not offered.
+func (v *Volumes) Restore(ctx context.Context) {
+	v.turn.Lock()
+	defer v.turn.Unlock()
+	var g errgroup.Group
+	for id, x := range v.with("", nil) {
+		switch {
+		case x.Making:
+			if err := v.discard(ctx, &x.Volume); err != nil {
+				v.c.Log.Warn("what is left of a host volume cannot be removed", "volume", x.Volume.Name, "id", id, "error", err)
+			}
+		case !x.Registered && x.Volume.PluginID != MkdirPlugin:
+			g.Go(func() error {
+				made, err := v.make(ctx, &x.Volume)
+				if err == nil && made.HostPath == x.Volume.HostPath {
+					return nil
+				}
+				v.c.Log.Warn("a host volume is not offered: its plugin cannot make sure that it is there", "volume", x.Volume.Name, "id", id, "error", err)
+				v.mu.Lock()
+				defer v.mu.Unlock()
+				v.known = maps.Clone(v.known)
+				x.Lost = true
+				v.known[id] = x
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // each has told its own error
 }
 
 // Register takes over a directory that exists.

@@ -158,3 +158,84 @@ func TestHostileVolumes(t *testing.T) {
 		t.Errorf("the directory of a registered volume went: %v", err)
 	}
 }
+
+// A failed creation leaves nothing: the plugin is asked to delete what it made. One
+// that an agent was killed in is removed by the next agent. After a restart plugins
+// are asked to create what they made before; what they cannot is not offered.
+func TestCreationsLeaveNothingTorn(t *testing.T) {
+	dir := t.TempDir()
+	v := volumesIn(t, dir)
+	log := filepath.Join(dir, "calls")
+	script := `#!/bin/sh
+case "$1" in
+fingerprint) echo '{"version": "1.0"}' ;;
+create) echo create >> ` + log + `; mkdir -p "$DHV_VOLUMES_DIR/$DHV_VOLUME_ID"; [ ! -e ` + dir + `/broken ] || exit 1
+  echo "{\"path\": \"$DHV_VOLUMES_DIR/$DHV_VOLUME_ID\"}" ;;
+delete) echo delete >> ` + log + `; rm -rf "$DHV_VOLUMES_DIR/$DHV_VOLUME_ID" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "plugins", "mine"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	broken, path := filepath.Join(dir, "broken"), filepath.Join(dir, "volumes", anID)
+	calls := func(want string) {
+		t.Helper()
+		b, _ := os.ReadFile(log)
+		if got := strings.Join(strings.Fields(string(b)), " "); got != want {
+			t.Errorf("the plugin was asked to %q, want %q", got, want)
+		}
+		_ = os.Remove(log)
+	}
+	gone := func(v *Volumes) {
+		t.Helper()
+		if _, err := os.Lstat(path); !os.IsNotExist(err) || len(v.IDs()) != 0 {
+			t.Errorf("left are %v, %v", v.IDs(), err)
+		}
+	}
+	vol := &berth.HostVolume{ID: anID, Name: "data", PluginID: "mine"}
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Create(t.Context(), vol); err == nil {
+		t.Fatal("it was created")
+	}
+	calls("create delete")
+	gone(v)
+
+	// As an agent leaves it that is killed before the plugin has answered.
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.record(v.with(anID, &Volume{Volume: *vol, Making: true})); err != nil {
+		t.Fatal(err)
+	}
+	v = volumesIn(t, dir)
+	if n := len(v.Offers()); n != 0 {
+		t.Errorf("%d volumes are offered", n)
+	}
+	v.Restore(t.Context())
+	calls("delete")
+	gone(v)
+
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Create(t.Context(), vol); err != nil {
+		t.Fatal(err)
+	}
+	v = volumesIn(t, dir)
+	v.Restore(t.Context())
+	calls("create create")
+	if n := len(v.Offers()); n != 1 {
+		t.Errorf("%d volumes are offered", n)
+	}
+	if err := os.WriteFile(broken, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v = volumesIn(t, dir)
+	v.Restore(t.Context())
+	calls("create")
+	if n := len(v.Offers()); n != 0 || len(v.IDs()) != 1 {
+		t.Errorf("%d volumes are offered of %v: a mount may be missing", n, v.IDs())
+	}
+}
