@@ -12,6 +12,8 @@ var _ = []*limit.Limit{
 	limit.Bound("blocking_query_wait", "How long a blocking query waits, without the sixteenth by which waits differ", limit.Time, int64(MaxWait), "the wait is shortened"),
 	limit.Bound("page_rows", "Rows of a page, if a request asks for pages", limit.Count, int64(MaxPage), "the page has fewer rows, and a token for the next"),
 	limit.Bound("ui_namespaces", "Namespaces of the overview of the web UI", limit.Count, int64(MaxUINamespaces), "the rest is left out, and the page says so"),
+	limit.Bound("disk_part_entries", "Entries of a directory in one answer about the data of an allocation", limit.Count, int64(MaxDiskEntries), "the next answer has the rest"),
+	limit.Bound("disk_part", "Bytes of a file in one answer about the data of an allocation", limit.Bytes, int64(MaxDiskBytes), "the next answer has the rest"),
 	limit.Bound("ui_attention", "Rows of what needs attention in the web UI", limit.Count, int64(MaxUIAttention), "the rest is counted only"),
 	limit.Bound("identities_per_request", "Identities that an agent asks for at once", limit.Count, int64(MaxIdentities), "the request is refused (400)"),
 	limit.Bound("variables_per_request", "Variables that an agent asks for at once for templates", limit.Count, int64(MaxWants), "the request is refused (400)"),

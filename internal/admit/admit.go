@@ -119,6 +119,9 @@ func Warnings(j *berth.Job) (out []string) {
 				out = append(out, fmt.Sprintf("group %q, task %q: resources.network.mbits has no effect; bandwidth is not scheduled", g.Name, t.Name))
 			}
 		}
+		if d := g.EphemeralDisk; d != nil && d.Migrate && !d.Sticky {
+			out = append(out, fmt.Sprintf("group %q: ephemeral_disk.migrate has no effect without sticky", g.Name))
+		}
 		if g.Count == 0 {
 			out = append(out, fmt.Sprintf("group %q: count is 0, so nothing will run", g.Name))
 		}

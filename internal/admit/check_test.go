@@ -552,7 +552,7 @@ var supported = strings.Fields(`
 	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
 	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
 	job.group.reschedule.max_delay job.group.reschedule.unlimited
-	job.group.ephemeral_disk.size job.group.volume
+	job.group.ephemeral_disk.size job.group.ephemeral_disk.sticky job.group.ephemeral_disk.migrate job.group.volume
 	job.group.network.mode job.group.network.port.host_network job.group.network.port.ignore_collision
 	job.group.network.reserved_ports.host_network job.group.network.reserved_ports.ignore_collision
 	job.group.network.hostname job.group.network.cni.args job.group.network.dns.servers job.group.network.dns.searches job.group.network.dns.options

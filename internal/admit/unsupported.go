@@ -30,8 +30,6 @@ var unsupportedInJob = []unsupported[*berth.Job]{
 
 var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
 	{"consul", func(g *berth.TaskGroup) bool { return g.Consul != nil }, ""},
-	{"ephemeral_disk.sticky", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Sticky }, "must be false"},
-	{"ephemeral_disk.migrate", func(g *berth.TaskGroup) bool { return g.EphemeralDisk != nil && g.EphemeralDisk.Migrate }, "must be false"},
 }
 
 var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{

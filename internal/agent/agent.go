@@ -422,7 +422,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Disk: a.takeDisk, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h

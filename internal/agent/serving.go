@@ -61,6 +61,7 @@ func (a *Agent) serve() *serving {
 	a.serveDiagnostics(s)
 	a.serveIdentity(s)
 	a.serveVolumes(s)
+	a.serveDisks(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

@@ -206,6 +206,7 @@ func (s *Server) all() {
 	s.logins()
 	s.services()
 	s.hostVolumes()
+	s.disks()
 	s.variables()
 	s.rootKeys()
 	s.identities()

@@ -106,7 +106,7 @@ func TestANodeTouchesOnlyWhatIsItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":2,"Constraints":[{"Operand":"distinct_hosts"}],"Tasks":[{"Name":"app","Driver":"mock_driver","Identities":[{"Name":"x","Audience":["y"],"Env":true}]}]}]}`)
+	job := statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":2,"EphemeralDisk":{"SizeMB":300,"Sticky":true,"Migrate":true},"Constraints":[{"Operand":"distinct_hosts"}],"Tasks":[{"Name":"app","Driver":"mock_driver","Identities":[{"Name":"x","Audience":["y"],"Env":true}]}]}]}`)
 	log.Must(t, statetest.Register(job, 1))
 	for e := range log.Store.Snapshot().OpenEvals(berth.EvalPending) {
 		log.Must(t, schedule.Decide(log.Store.Snapshot(), e, 0, time.Unix(1000, 0)).Plan)
@@ -137,6 +137,7 @@ func TestANodeTouchesOnlyWhatIsItsOwn(t *testing.T) {
 			"alloc.fetch":   &op.GetAllocs{AllocIDs: []string{placed.ID.String()}, Query: q},
 			"alloc.report":  &op.ReportAllocs{Alloc: []*op.AllocReport{{ID: placed.ID, NodeID: node.ID, Namespace: "default", JobID: "web", ClientStatus: berth.ClientRunning}}, Write: w},
 			"node.events":   &op.EmitEvents{NodeEvents: map[string][]*berth.NodeEvent{node.ID.String(): {{Message: "x"}}}, Write: w},
+			"alloc.disk":    &op.ReadDisk{NodeID: node.ID, AllocID: placed.ID, Part: op.DiskPart{List: true, Path: "alloc/data"}, Query: q},
 			"identity.sign": &op.SignIdentities{NodeID: node.ID, Identities: []op.IdentityRequest{{AllocID: placed.ID, TaskName: "app"}}, Query: q},
 			"service.upsert": &op.UpsertServices{Services: []*berth.ServiceRegistration{{
 				ID: "reg", ServiceName: "web", Namespace: "default", NodeID: node.ID, Datacenter: "dc1", JobID: "web", AllocID: placed.ID, Address: "10.6.6.6", Port: 80,

@@ -36,7 +36,7 @@ var refusals = []refusal{
 	{"v1/operator/utilization", http.StatusNotImplemented, Enterprise},
 	{"v1/operator/license", http.StatusNotImplemented, Enterprise},
 
-	{"v1/client/allocation/{ID}/snapshot", http.StatusNotImplemented, "disks of allocations are not moved between nodes: ephemeral_disk.migrate is not supported"},
+	{"v1/client/allocation/{ID}/snapshot", http.StatusNotImplemented, "disks of allocations move between nodes by another call of agents"},
 
 	{"v1/plugins", http.StatusNotImplemented, csi},
 	{"v1/plugin/csi/{ID}", http.StatusNotImplemented, csi},

@@ -411,3 +411,46 @@ func (r *Root) Room() (free, total uint64, err error) {
 	size := uint64(st.Bsize)
 	return st.Bavail * size, st.Blocks * size, errors.Join(err, inner)
 }
+
+// Take moves the directory src of another directory, on the same file system, with
+// all that is in it, to dst. There dst is missing or an empty directory.
+func (r *Root) Take(from *Root, src, dst string) error {
+	return from.at("take", src, func(sdir int, sbase string) error {
+		fd, err := openat(sdir, sbase, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		_ = unix.Close(fd)
+		return r.at("place", dst, func(ddir int, dbase string) error { return unix.Renameat(sdir, sbase, ddir, dbase) })
+	})
+}
+
+// Symlink makes a link that says text. It is never followed here.
+func (r *Root) Symlink(text, p string) error {
+	return r.at("symlink", p, func(dir int, base string) error { return unix.Symlinkat(text, dir, base) })
+}
+
+// Readlink returns what a link says.
+func (r *Root) Readlink(p string) (text string, err error) {
+	err = r.at("readlink", p, func(dir int, base string) error {
+		b := make([]byte, MaxPath)
+		n, err := unix.Readlinkat(dir, base, b)
+		if err == nil {
+			text = string(b[:n])
+		}
+		return err
+	})
+	return text, err
+}
+
+// SyncAll returns when all that was written to the file system of the directory is
+// on its disk.
+func (r *Root) SyncAll() error {
+	raw, err := r.dir.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = unix.Syncfs(int(fd)) })
+	return errors.Join(err, inner)
+}

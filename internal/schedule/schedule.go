@@ -261,15 +261,19 @@ func (d *decider) placeAlike(p *place.Placer, missing []reconcile.Missing) (out 
 }
 
 // instances returns the missing allocations as the placer takes them. A failed
-// one is better not placed on the same node again.
+// one is better not placed on the same node again; one that keeps its disk is
+// better placed there.
 func instances(missing []reconcile.Missing) []place.Instance {
 	out := make([]place.Instance, len(missing))
 	for i, m := range missing {
 		out[i] = place.Instance{Index: m.Index, Failed: m.Failed}
 		if m.Previous != nil {
 			out[i].Previous = m.Previous.ID
-			if m.Failed {
+			switch d := m.Previous.Group.EphemeralDisk; {
+			case m.Failed:
 				out[i].Avoid = m.Previous.NodeID
+			case d != nil && d.Sticky:
+				out[i].Prefer = m.Previous.NodeID
 			}
 		}
 	}

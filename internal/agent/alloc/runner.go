@@ -49,7 +49,11 @@ type Config struct {
 	// address, not on all.
 	OwnAddressOnly bool
 	Networks       Networks // nil: allocations have no networks of their own
-	Registry       Registry // nil: services are not registered
+	// Disk gives an allocation the data of the one that it replaces, in its own
+	// directory, before its first task starts, and tells its history what is waited
+	// for. Called again it does nothing. nil: there is no such data.
+	Disk     func(ctx context.Context, a *op.Alloc, dir *saferoot.Root, tell func(typ, message string)) error
+	Registry Registry // nil: services are not registered
 	// Stream is who an allocation of a stream job learns its connections from;
 	// nil: it is run without.
 	Stream connect.Servers
@@ -80,6 +84,7 @@ type Runner struct {
 	final   bool            // no task is started any more
 	changed chan struct{}   // closed and replaced when a task may be allowed to start
 	network groupNetwork
+	disk    sync.Mutex // one task at a time has the data of the disk taken over
 
 	ready   chan struct{} // closed when tasks may be started
 	wake    chan struct{} // has one element when Run is to look again
@@ -378,11 +383,26 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
-			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork,
+			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork, Disk: r.takeDisk(dir),
 			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
 			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name), Inputs: r.c.Inputs,
 			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
+	}
+}
+
+// takeDisk returns what gives the allocation the data of the one that it replaces.
+func (r *Runner) takeDisk(dir *saferoot.Root) func(context.Context, func(typ, message string)) error {
+	if r.c.Disk == nil {
+		return nil
+	}
+	return func(ctx context.Context, tell func(typ, message string)) error {
+		r.disk.Lock()
+		defer r.disk.Unlock()
+		r.mu.Lock()
+		a := r.alloc
+		r.mu.Unlock()
+		return r.c.Disk(ctx, a, dir, tell)
 	}
 }
 

@@ -24,7 +24,7 @@ func (r *Runner) openAPI() error {
 	}
 	ln, err := listenIn(r.c.AllocDir, r.c.Name)
 	if err != nil {
-		return disk(err)
+		return onDisk(err)
 	}
 	r.mu.Lock()
 	old := r.api

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth"
+	"berth/internal/agent/disk"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/logs"
 	"berth/internal/agent/supervise"
@@ -37,6 +38,7 @@ var hooks = []struct {
 	{"secrets", getSecrets},
 	{"environment", makeEnv},
 	{"user", checkUser},
+	{"disk", takeDisk},
 	{"directories", makeDirs},
 	{"api", makeAPI},
 	{"payload", writePayload},
@@ -59,6 +61,7 @@ type attempt struct {
 	sign    Signer                                                                    // nil if there are no servers
 	openAPI func() error                                                              // makes the socket of the Task API; nil: there is none
 
+	disk   func(context.Context, func(typ, message string)) error // see Config.Disk
 	inputs *Inputs
 	doing  func(typ, message string, waits ...berth.TaskWait) // tells in the task's history what is being done and waited for
 	state  State                                              // of the task when the attempt began
@@ -102,7 +105,7 @@ func checkNames(_ context.Context, at *attempt) error {
 }
 
 // reservedNames are the other directories of an allocation.
-var reservedNames = []string{"alloc", ".fetch", supervise.ControlDir, ".", ".."}
+var reservedNames = []string{"alloc", ".fetch", disk.Staging, disk.Done, supervise.ControlDir, ".", ".."}
 
 // CheckName refuses what cannot be a task's name.
 func CheckName(s string) error {
@@ -177,19 +180,30 @@ func joinNetwork(ctx context.Context, at *attempt) error {
 	return nil
 }
 
+// takeDisk gives the allocation the data of the one that it replaces.
+func takeDisk(ctx context.Context, at *attempt) error {
+	if at.disk == nil {
+		return nil
+	}
+	if err := at.disk(ctx, at.doing); err != nil {
+		return onDisk(err)
+	}
+	return nil
+}
+
 // makeDirs makes the task's directories. A task with a user of its own owns
 // them; one without runs as the agent.
 func makeDirs(_ context.Context, at *attempt) error {
 	root, name := at.out.AllocDir, at.task.Name
 	if err := MakeAllocDirs(root); err != nil {
-		return disk(err)
+		return onDisk(err)
 	}
 	own, local, private := fs.FileMode(0o711), fs.FileMode(0o755), fs.FileMode(0o700)
 	if at.ofImage() { // its users are not the host's, which come no further than the task's directory
 		own, local, private = 0o700, 0o777, 0o777
 	}
 	if err := root.Mkdir(name, own); err != nil {
-		return disk(err)
+		return onDisk(err)
 	}
 	uid, gid, other := lookupUser(at.out.User)
 	if other {
@@ -203,11 +217,11 @@ func makeDirs(_ context.Context, at *attempt) error {
 	}{{"local", local}, {"secrets", private}, {"tmp", private}} {
 		p := name + "/" + d.name
 		if err := root.Mkdir(p, d.perm); err != nil {
-			return disk(err)
+			return onDisk(err)
 		}
 		if other && !at.ofImage() {
 			if err := root.Chown(p, uid, gid); err != nil {
-				return disk(err)
+				return onDisk(err)
 			}
 		}
 	}
@@ -246,8 +260,8 @@ func MakeAllocDirs(root *saferoot.Root) error {
 	)
 }
 
-// disk marks errors that may pass: a full disk is emptied.
-func disk(err error) error {
+// onDisk marks errors that may pass: a full disk is emptied.
+func onDisk(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return driver.Recoverable(err)
 	}

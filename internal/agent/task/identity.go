@@ -161,15 +161,15 @@ func (at *attempt) writeIdentities(all []*berth.WorkloadIdentity, signed []op.Si
 		p := at.task.Name + "/" + file
 		if dir := path.Dir(file); dir != "." {
 			if err := root.MkdirAll(at.task.Name+"/"+dir, 0o755); err != nil {
-				return disk(err)
+				return onDisk(err)
 			}
 		}
 		if err := root.Replace(p, []byte(signed[i].JWT), perm); err != nil {
-			return disk(err)
+			return onDisk(err)
 		}
 		if other {
 			if err := root.Chown(p, uid, gid); err != nil {
-				return disk(err)
+				return onDisk(err)
 			}
 		}
 	}

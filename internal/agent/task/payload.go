@@ -24,14 +24,14 @@ func writePayload(_ context.Context, at *attempt) error {
 	root, p := at.out.AllocDir, at.task.Name+"/local/"+d.File
 	if dir := path.Dir(d.File); dir != "." {
 		if err := root.MkdirAll(at.task.Name+"/local/"+dir, 0o755); err != nil {
-			return disk(err)
+			return onDisk(err)
 		}
 	}
 	if err := root.Replace(p, data, 0o644); err != nil {
-		return disk(err)
+		return onDisk(err)
 	}
 	if uid, gid, other := lookupUser(at.out.User); other {
-		return disk(root.Chown(p, uid, gid))
+		return onDisk(root.Chown(p, uid, gid))
 	}
 	return nil
 }

@@ -40,6 +40,10 @@ type Config struct {
 	// nil stands for a Network that returns that.
 	Network func(context.Context) (*driver.Network, *berth.AllocNetworkStatus, error)
 
+	// Disk gives the task's allocation the data of the one that it replaces, unless
+	// it has it, and tells what is waited for. nil: there is none.
+	Disk func(ctx context.Context, tell func(typ, message string)) error
+
 	// RunUntil returns until when the task may run without contact to servers;
 	// the zero time, as well as a nil function, is without limit.
 	RunUntil func() time.Time
@@ -334,7 +338,7 @@ func (l *loop) attempt() *attempt {
 		place.Isolation = l.c.Driver.Capabilities().Isolation
 	}
 	return &attempt{
-		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, openAPI: l.openAPI,
+		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, disk: l.c.Disk, openAPI: l.openAPI,
 		inputs: &l.c.Inputs,
 		doing:  func(typ, message string, waits ...berth.TaskWait) { l.post(Doing{typ, message, waits}) }, state: l.State(),
 		names: Names{Node: place.Node, Region: place.Region},

@@ -292,12 +292,12 @@ func (at *attempt) writeTemplate(i int, text []byte) error {
 	root := at.out.AllocDir
 	if dir := path.Dir(p); dir != at.task.Name && dir != "alloc" {
 		if err := root.MkdirAll(dir, dirPerm(root.Lstat(dir))); err != nil {
-			return disk(err)
+			return onDisk(err)
 		}
 	}
 	if old, err := root.ReadFile(p, render.MaxOutput); err != nil || string(old) != string(text) {
 		if err := root.Replace(p, text, fs.FileMode(perm)); err != nil {
-			return disk(err)
+			return onDisk(err)
 		}
 	}
 	uid, gid, other := lookupUser(at.out.User)
@@ -319,7 +319,7 @@ func (at *attempt) writeTemplate(i int, text []byte) error {
 	if os.Geteuid() != 0 {
 		return berth.Errorf(berth.Invalid, "template.uid: this agent does not run as root and cannot give files away")
 	}
-	return disk(root.Chown(p, uid, gid))
+	return onDisk(root.Chown(p, uid, gid))
 }
 
 // dirPerm returns the permissions of a directory that there is, or those of a new

@@ -18,6 +18,7 @@ type Instance struct {
 	Index    uint32
 	Previous berth.AllocID
 	Avoid    berth.NodeID // where its predecessor failed: used only if no other node is better
+	Prefer   berth.NodeID // where its predecessor's data is: used if it can be; the zero value is any
 	Failed   bool         // it counts as a reschedule of Previous
 }
 

@@ -76,7 +76,7 @@ func (r *round) place(instances []Instance) Outcome {
 
 // candidatesNeeded returns how many of the best nodes must be kept. A placement
 // changes only the score of its own node, so n instances use at most the n best
-// untouched nodes, plus one for each node to avoid, plus a few for the
+// untouched nodes, plus one for each node to avoid or to prefer, plus a few for the
 // explanation of the first. If a placement can make other nodes unusable, all
 // must be kept.
 func (r *round) candidatesNeeded(instances []Instance) int {
@@ -86,6 +86,9 @@ func (r *round) candidatesNeeded(instances []Instance) int {
 	n := max(len(instances), scoresKept)
 	for i := range instances {
 		if !instances[i].Avoid.IsZero() {
+			n++
+		}
+		if !instances[i].Prefer.IsZero() {
 			n++
 		}
 	}
@@ -282,7 +285,10 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 			out.Why, out.Missed = r.explainQuota(out.Failed, lacks)
 			return out
 		}
-		number, p, ok := r.take(in.Avoid)
+		number, p, ok := r.takePreferred(in.Prefer)
+		if !ok {
+			number, p, ok = r.take(in.Avoid)
+		}
 		var victims []*berth.Alloc
 		if !ok {
 			number, p, victims, ok = r.preempt(in.Avoid, len(instances)-i)
@@ -303,6 +309,35 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 		out.Why = &berth.AllocMetric{NodesEvaluated: r.evaluated}
 	}
 	return out
+}
+
+// takePreferred removes the candidate of a node if it can take an instance now,
+// whatever its score.
+func (r *round) takePreferred(id berth.NodeID) (number uint32, p parts, ok bool) {
+	if id.IsZero() {
+		return 0, p, false
+	}
+	r.work.Spend(nodeSteps)
+	n := r.snap.Node(id)
+	if n == nil || !n.Ready() {
+		return 0, p, false
+	}
+	number = n.Number
+	u := r.usage(number)
+	if r.filter.class(u.Class).kind != meetsAll || r.filter.node(n).kind != meetsAll || !r.request.Fits(u) || r.atStartCap(number) {
+		return 0, p, false
+	}
+	for i := range r.buckets.all {
+		s := &r.buckets.all[i]
+		if at := slices.IndexFunc(s.list, func(c candidate) bool { return c.number == number }); at >= 0 {
+			last := len(s.list) - 1
+			s.list[at] = s.list[last]
+			s.list = s.list[:last]
+			s.list.init()
+			r.buckets.fix(s, r.spreadScore)
+		}
+	}
+	return number, r.score(number, u), true
 }
 
 // take removes the best candidate for an instance that failed on the node to

@@ -238,6 +238,9 @@ func (w *world) place(out *strings.Builder, l *statetest.Line) {
 		if avoid := l.Text("avoid", ""); avoid != "" {
 			in.Avoid = statetest.ID[berth.Node](statetest.NodeNumber(w.t, avoid))
 		}
+		if prefer := l.Text("prefer", ""); prefer != "" {
+			in.Prefer = statetest.ID[berth.Node](statetest.NodeNumber(w.t, prefer))
+		}
 		w.outcome(out, j, g, p.Group(g, []place.Instance{in}))
 		l.Done(w.t)
 		return
