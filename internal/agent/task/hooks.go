@@ -185,7 +185,7 @@ func takeDisk(ctx context.Context, at *attempt) error {
 	if at.disk == nil {
 		return nil
 	}
-	if err := at.disk(ctx, at.doing); err != nil {
+	if err := at.disk(ctx, func(typ, message string) { at.doing(typ, message) }); err != nil {
 		return onDisk(err)
 	}
 	return nil
