@@ -36,7 +36,7 @@ func (w *world) agent(t *testing.T) (a *Agent, end func()) {
 	if w.cluster == nil { // made here, as its channels belong to the test's bubble
 		w.cluster = newCluster()
 	}
-	c := Config{Servers: w.cluster, DataDir: w.dir, MockDriver: true, LoopbackOnly: true, CgroupParent: "-", Log: quiet}
+	c := Config{Servers: w.cluster, DataDir: w.dir, MockDriver: true, LoopbackOnly: true, CgroupParent: "-", GC: GC{Disk: 100, Inodes: 100}, Log: quiet} // the machine may be full
 	w.cfg(&c)
 	a, err := New(c)
 	if err != nil {
