@@ -233,7 +233,7 @@ func TestCopyGoesOn(t *testing.T) {
 
 // What is wrong at another node ends the copy or is left out, and touches nothing
 // outside of the directory.
-func TestHostileNodes(t *testing.T) {
+func TestAdvisory_C13_HostileNodes(t *testing.T) {
 	file := func(name string) op.DiskEntry {
 		return op.DiskEntry{Name: name, Kind: op.DiskFile, Size: 1, Mode: 0o6777}
 	}

@@ -115,7 +115,7 @@ esac
 
 // No plugin ID and no answer of a plugin reaches what is not meant (C04), nor does
 // a registered path.
-func TestHostileVolumes(t *testing.T) {
+func TestAdvisory_C04_HostileVolumes(t *testing.T) {
 	dir := t.TempDir()
 	v := volumesIn(t, dir)
 	for _, id := range []string{"../../bin/sh", "/bin/sh", "..", "", "a/b", "mine\x00", "-", "A", strings.Repeat("a", 65)} {
