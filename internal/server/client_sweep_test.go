@@ -139,6 +139,7 @@ func TestGoClientForms(t *testing.T) {
 	if got, _, err := r.api.Variables().GetVariableItems("a/b", nil); err != nil || got["k"] != "v" {
 		t.Errorf("%+v %v", got, err)
 	}
+	//lint:ignore SA1019 clients still call it
 	if got, _, err := r.api.Variables().GetItems("a/b", nil); err != nil || (*got)["k"] != "v" {
 		t.Errorf("%+v %v", got, err)
 	}
