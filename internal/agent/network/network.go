@@ -84,6 +84,10 @@ type Networks struct {
 	cni  *libcni.CNIConfig
 	mu   sync.Mutex
 	busy map[string]*sync.Mutex // by allocation; an entry stays
+
+	// adding lets one network be made at a time: plugins make chains of the firewall
+	// that all networks share, and fail if two do so at once.
+	adding sync.Mutex
 }
 
 // interfaceName is the name of the interface that plugins make in a namespace.
@@ -161,7 +165,9 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	if err := n.detach(ctx, r.Alloc); err != nil {
 		return nil, err
 	}
+	n.adding.Lock()
 	result, err := n.cni.AddNetworkList(ctx, list, rt)
+	n.adding.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.cni.DelNetworkList(ctx, list, rt)))
 	}

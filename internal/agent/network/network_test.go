@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -200,6 +201,28 @@ func TestGroupsOnABridge(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(n.c.StateDir, "addresses", bridgeList, a.Status.Address)); err == nil {
 		t.Error("its address is still taken")
 	}
+}
+
+// Networks that are made at the same time on a machine that has none share chains
+// of the firewall, which only one of them can make.
+func TestNetworksThatAreMadeAtOnce(t *testing.T) {
+	n := need(t)
+	for _, args := range []string{"-F", "-X"} {
+		must(t, exec.Command("iptables", "-t", "nat", args).Run())
+	}
+	var wg sync.WaitGroup
+	for i := range 6 {
+		port, err := freeport.Take()
+		must(t, err)
+		r := &Request{Alloc: fmt.Sprintf("11111111-aaaa-bbbb-cccc-00000000001%d", i), Mode: berth.NetworkBridge, Ports: []berth.PortMapping{{Label: "http", Value: port, To: 8080}}}
+		t.Cleanup(func() { must(t, n.Remove(context.Background(), r.Alloc, nil)) })
+		wg.Go(func() {
+			if _, err := n.Make(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Whatever was made when an agent is killed, Make makes the network whole, and
