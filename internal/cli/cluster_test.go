@@ -82,9 +82,10 @@ func startCluster(dir string) (*cluster, error) {
 		}
 		return wrong
 	}
+	// A server alone answers reads before it takes writes.
 	err = poll(func() (bool, error) {
 		_, _, err := client.Call(ctx, c.client, op.ListNodes, op.NodesQuery{})
-		return err == nil, nil
+		return err == nil && c.server.Leads(), nil
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.stop())
@@ -177,7 +178,8 @@ func (c *cluster) addNode(name string, nth int, o options) (*simNode, error) {
 		}
 		err = poll(func() (bool, error) {
 			err := n.session.Call(ctx, method, in, out)
-			if errors.Is(err, berth.ErrNoLeader) || berth.KindOf(err) == berth.Unavailable {
+			switch berth.KindOf(err) { // of an error that came over the wire, nothing else is known
+			case berth.NoLeader, berth.Unavailable:
 				return false, nil
 			}
 			return err == nil, err
