@@ -44,7 +44,8 @@ type UIOverview struct {
 }
 
 // UIJobs counts jobs. Children of periodic and parameterized jobs count like
-// others.
+// others. Waiting are those of which instances wait for capacity, whether others
+// of their instances run or not; Pending does not count them.
 type UIJobs struct{ Total, Running, Pending, Dead, Stopped, Waiting int }
 
 // UIEvals counts open evaluations.

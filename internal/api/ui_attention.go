@@ -29,14 +29,6 @@ func (l *attention) jobs(r *Read, out *op.UIOverview) {
 			out.Jobs.Stopped++
 			continue
 		}
-		switch status, _ := sum.Status(j); status {
-		case berth.JobRunning:
-			out.Jobs.Running++
-		case berth.JobPending:
-			out.Jobs.Pending++
-		default:
-			out.Jobs.Dead++
-		}
 		queued, live, failed := 0, 0, 0
 		for _, g := range sum.Groups {
 			a := &out.Allocs
@@ -46,6 +38,14 @@ func (l *attention) jobs(r *Read, out *op.UIOverview) {
 		}
 		if queued > 0 {
 			out.Jobs.Waiting++
+		}
+		switch status, _ := sum.Status(j); {
+		case status == berth.JobRunning:
+			out.Jobs.Running++
+		case status == berth.JobDead:
+			out.Jobs.Dead++
+		case queued == 0: // one that waits does not start
+			out.Jobs.Pending++
 		}
 		if !l.deployment(r, j) && failed > 0 && live == 0 && queued == 0 && sum.Open == 0 {
 			l.add(op.UIAttention{

@@ -24,6 +24,7 @@ func (d *decoder) complete(dev bool) {
 	d.limits()
 	d.log()
 	d.telemetry()
+	d.ui()
 	d.access()
 	d.tls()
 	if c.Server.Enabled {

@@ -59,6 +59,7 @@ type Config struct {
 	Limits          Limits
 	TLS             TLS
 	DNS             DNS
+	UI              UI
 	LogSinks        map[string]ship.Config // where output of tasks is sent, by name
 	Audit           Audit
 
@@ -383,6 +384,7 @@ func defaults(dev bool) *Config {
 		Limits:     Limits{HTTPMaxConns: 100, RPCMaxConns: 100, HTTPHandshake: 5 * time.Second, RPCHandshake: 5 * time.Second, TokenWrites: 500, NamespaceWrites: 2000},
 		TLS:        TLS{VerifyServerHostname: true, MinHTTPS: tls.VersionTLS13},
 		DNS:        dnsDefaults,
+		UI:         UI{Enabled: true},
 		Server: Server{
 			Enabled: dev, Join: defaultJoin, Autopilot: defaultAutopilot,
 			HeartbeatGrace: 10 * time.Second, MinHeartbeatTTL: 10 * time.Second, MaxHeartbeatsPerSec: 1000, FailoverHeartbeatTTL: time.Minute,

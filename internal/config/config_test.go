@@ -145,7 +145,7 @@ func diff(out *strings.Builder, path string, a, b reflect.Value) {
 // value: it may be a secret.
 func TestUnsupportedKeysRefuseByName(t *testing.T) {
 	const secret = "hunter2"
-	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "client": unsupportedClient} {
+	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "client": unsupportedClient, "ui": unsupportedUI} {
 		for key := range t2 {
 			at := decode.Join(path, key)
 			t.Run(at, func(t *testing.T) {

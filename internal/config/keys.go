@@ -74,6 +74,7 @@ var supported = table{
 	"audit":     audit,
 	"tls":       block(tlsKeys),
 	"dns":       block(dnsKeys),
+	"ui":        block(uiKeys),
 	"log_sink":  logSinks,
 	"telemetry": block(telemetryKeys),
 	"server":    block(serverKeys),

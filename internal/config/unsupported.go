@@ -31,6 +31,7 @@ func init() {
 	maps.Copy(telemetryKeys, unsupportedTelemetry)
 	maps.Copy(serverKeys, unsupportedServer)
 	maps.Copy(clientKeys, groupNetworkKeys)
+	maps.Copy(uiKeys, unsupportedUI)
 	maps.Copy(clientKeys, unsupportedClient)
 }
 
@@ -38,7 +39,7 @@ func init() {
 // for what the agent does anyway, in order: "client.cni_path".
 func Unsupported() (out []string) {
 	for block, keys := range map[string]table{
-		"": unsupported, "telemetry.": unsupportedTelemetry, "server.": unsupportedServer, "client.": unsupportedClient,
+		"": unsupported, "telemetry.": unsupportedTelemetry, "server.": unsupportedServer, "client.": unsupportedClient, "ui.": unsupportedUI,
 	} {
 		for key := range keys {
 			out = append(out, block+key)
@@ -55,7 +56,6 @@ var unsupported = table{
 		"address", "allow_unauthenticated", "ca_file", "ca_path", "cert_file", "create_from_role", "default_identity",
 		"jwt_auth_backend_path", "key_file", "name", "namespace", "task_token_ttl", "tls_server_name", "tls_skip_verify",
 		"token", "connection_retry_interval")),
-	"ui": off("the web UI", []string{"enabled"}, "consul", "vault", "label", "content_security_policy", "show_cli_hints"),
 
 	"consul":    because("services with provider = \"nomad\" need none, and server_join finds servers", empty("Consul")),
 	"sentinel":  because("it is a feature of Nomad Enterprise; use policies of access control", empty("Sentinel")),

@@ -188,7 +188,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	g, rest := errgroup.WithContext(rest)
 	g.Go(func() error {
 		limits := api.Limits{MaxConns: d.conf.Limits.HTTPMaxConns, MaxTotal: d.ports.HTTP, HeaderTime: d.conf.Limits.HTTPHandshake, TLS: d.httpTLS(), Origins: d.origins(), Headers: d.headers}
-		return api.Serve(rest, d.http, ui.Handler(d.handler), limits, d.log)
+		return api.Serve(rest, d.http, ui.Handler(d.handler, d.webUI()), limits, d.log)
 	})
 	g.Go(func() error { giveBack(rest); return nil })
 	d.runSinks(rest, g)

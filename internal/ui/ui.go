@@ -8,10 +8,13 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"html"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -24,10 +27,37 @@ import (
 //go:embed dist
 var dist embed.FS
 
-// policy is what a browser may do on a page of the UI (S-30). Styles are files;
-// images can be made by scripts.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// Options are what an operator may choose.
+type Options struct {
+	Off   bool // requests below /ui/ go to the next handler
+	Label Label
+	// Policy replaces directives of the policy of pages: "img-src" and what it
+	// allows.
+	Policy map[string]string
+}
+
+// Label is a text at the top of every page. Its colors are those of CSS, "" that
+// of the theme.
+type Label struct{ Text, Background, Color string }
+
+// directives are what a browser may do on a page of the UI (S-30). Styles are
+// files; images can be made by scripts.
+var directives = [][2]string{
+	{"default-src", "'none'"}, {"script-src", "'self'"}, {"style-src", "'self'"}, {"img-src", "'self' data:"}, {"connect-src", "'self'"},
+	{"base-uri", "'none'"}, {"form-action", "'none'"}, {"frame-ancestors", "'none'"},
+}
+
+// policy is the Content-Security-Policy of all pages.
+func (o *Options) policy() string {
+	var out []string
+	for _, d := range directives {
+		out = append(out, d[0]+" "+cmp.Or(o.Policy[d[0]], d[1]))
+	}
+	return strings.Join(out, "; ")
+}
+
+// framed reports whether other sites may show a page in a frame.
+func (o *Options) framed() bool { return o.Policy["frame-ancestors"] != "" }
 
 // root is where the UI stands. Assets are below root and the hash of all files,
 // so that they can be cached for ever: another build has other addresses.
@@ -98,13 +128,25 @@ func kind(name string) string {
 
 // Handler answers requests below /ui/ and leads from / there. All others go to
 // next.
-func Handler(next http.Handler) http.Handler {
+func Handler(next http.Handler, o Options) http.Handler {
+	if o.Off {
+		return next
+	}
+	policy := o.policy()
+	page := sync.OnceValue(func() *file { return load().labeled(o.Label) })
+	serve := func(w http.ResponseWriter, r *http.Request, answer func()) {
+		w.Header().Set("Content-Security-Policy", policy)
+		if !o.framed() {
+			w.Header().Set("X-Frame-Options", "DENY")
+		}
+		serve(w, r, answer)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch p := r.URL.Path; {
 		case p == "/" || p == "/ui":
 			serve(w, r, func() { http.Redirect(w, r, root, http.StatusTemporaryRedirect) })
 		case strings.HasPrefix(p, root):
-			serve(w, r, func() { load().answer(w, r, strings.TrimPrefix(p, root)) })
+			serve(w, r, func() { load().answer(w, r, strings.TrimPrefix(p, root), page()) })
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -114,9 +156,7 @@ func Handler(next http.Handler) http.Handler {
 // serve answers a request of the UI, which reads only.
 func serve(w http.ResponseWriter, r *http.Request, answer func()) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
@@ -128,9 +168,19 @@ func serve(w http.ResponseWriter, r *http.Request, answer func()) {
 	answer()
 }
 
+// labeled is the page with a label, which its script shows.
+func (s *site) labeled(l Label) *file {
+	if l.Text == "" {
+		return s.page
+	}
+	attributes := fmt.Sprintf(`<html lang="en" data-label="%s" data-label-background="%s" data-label-color="%s">`,
+		html.EscapeString(l.Text), html.EscapeString(l.Background), html.EscapeString(l.Color))
+	return newFile("index.html", bytes.Replace(s.page.plain, []byte(`<html lang="en">`), []byte(attributes), 1))
+}
+
 // answer sends an asset of this build, or the page.
-func (s *site) answer(w http.ResponseWriter, r *http.Request, name string) {
-	f, cache := s.page, "no-cache"
+func (s *site) answer(w http.ResponseWriter, r *http.Request, name string, page *file) {
+	f, cache := page, "no-cache"
 	if asset, ok := strings.CutPrefix(name, "assets/"); ok {
 		build, asset, _ := strings.Cut(asset, "/")
 		if f = s.files[asset]; f == nil || build != s.build {
@@ -144,6 +194,10 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request, name string) {
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := f.plain, s.build
+	if f == page && page != s.page {
+		sum := sha256.Sum256(page.plain)
+		tag += "-" + hex.EncodeToString(sum[:4])
+	}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		body, tag = f.packed(), tag+"-gzip"
 		h.Set("Content-Encoding", "gzip")

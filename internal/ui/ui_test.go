@@ -17,9 +17,35 @@ func ask(method, path string, headers ...string) *http.Response {
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return answerOf(r, Options{})
+}
+
+func answerOf(r *http.Request, o Options) *http.Response {
 	w := httptest.NewRecorder()
-	Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })).ServeHTTP(w, r)
+	Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), o).ServeHTTP(w, r)
 	return w.Result()
+}
+
+// What an operator may choose: no UI, a label, another policy.
+func TestOptions(t *testing.T) {
+	for _, path := range []string{"/", "/ui/", "/v1/jobs"} {
+		if r := answerOf(httptest.NewRequest("GET", path, nil), Options{Off: true}); r.StatusCode != http.StatusTeapot {
+			t.Errorf("%s without the UI: %d", path, r.StatusCode)
+		}
+	}
+	o := Options{Label: Label{Text: `"><script>x</script>`, Background: "#123456"}, Policy: map[string]string{"frame-ancestors": "https://portal.example"}}
+	r := answerOf(httptest.NewRequest("GET", "/ui/", nil), o)
+	text := body(t, r)
+	if strings.Contains(text, "<script>x") || !strings.Contains(text, `data-label="&#34;&gt;&lt;script&gt;x`) || !strings.Contains(text, `data-label-background="#123456"`) {
+		t.Errorf("the page begins with %.300s", text)
+	}
+	csp := r.Header.Get("Content-Security-Policy")
+	if !strings.Contains(csp, "frame-ancestors https://portal.example") || !strings.Contains(csp, "script-src 'self'") || r.Header.Get("X-Frame-Options") != "" {
+		t.Errorf("%q, X-Frame-Options %q", csp, r.Header.Get("X-Frame-Options"))
+	}
+	if plain := ask("GET", "/ui/"); plain.Header.Get("ETag") == r.Header.Get("ETag") || plain.Header.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("pages with and without a label have the ETag %s", r.Header.Get("ETag"))
+	}
 }
 
 func body(t *testing.T, r *http.Response) string {

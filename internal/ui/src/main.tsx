@@ -108,6 +108,7 @@ function Frame() {
     <header class="top">
       <button class="icon-btn menu" aria-label="Menu" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name="menu" /></button>
       <a class="brand" href={href('/')} aria-label="Berth: overview"><img src={icon} alt="" /><span>Berth</span></a>
+      {label.label && <span class="tag label" style={{ background: label.labelBackground || undefined, color: label.labelColor || undefined }}>{label.label}</span>}
       <button class="find" onClick={() => setDialog('palette')}><span>Find a job, node, allocation…</span><kbd>Ctrl K</kbd></button>
       <span class="grow" />
       <Connection />
@@ -127,6 +128,7 @@ function Frame() {
   </div>
 }
 
+const label = document.documentElement.dataset // of the agent's configuration
 const icon = document.querySelector<HTMLLinkElement>('link[rel=icon]')!.href
 
 // readStart asks who answers and what the token allows; again after each change

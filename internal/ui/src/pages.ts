@@ -23,6 +23,7 @@ export const pages: PageEntry[] = [
   { path: '/services', name: 'Services', icon: 'services', key: 's', need: 'read-job', load: () => import('./pages/services') },
   { path: '/streams', name: 'Stream jobs', icon: 'streams', need: 'read-job', load: () => import('./pages/streams') },
   { path: '/variables', name: 'Variables', icon: 'variables', key: 'v', load: () => import('./pages/variables') },
+  { path: '/volumes', name: 'Volumes', icon: 'volumes', need: 'host-volume-read', load: () => import('./pages/volumes') },
   { path: '/nodes', name: 'Nodes', icon: 'nodes', key: 'n', group: 'Cluster', need: 'node:read', load: () => import('./pages/nodes') },
   { path: '/topology', name: 'Topology', icon: 'topology', key: 't', group: 'Cluster', need: 'node:read', load: () => import('./pages/topology') },
   { path: '/servers', name: 'Servers', icon: 'servers', group: 'Cluster', need: 'operator:read', load: () => import('./pages/servers') },

@@ -5,10 +5,12 @@ import { useEffect, useState } from 'preact/hooks'
 const base = '/ui'
 type Listener = () => void
 const listeners = new Set<Listener>()
-const changed = () => { for (const l of [...listeners]) l() }
+const changed = () => { here = place(); for (const l of [...listeners]) l() }
 window.addEventListener('popstate', changed)
 
 export interface Place { path: string; parts: string[]; query: URLSearchParams }
+
+let here = place() // the same object until the address changes
 
 export function place(): Place {
   const path = location.pathname.startsWith(base) ? location.pathname.slice(base.length) || '/' : '/'
@@ -27,10 +29,11 @@ export function go(path: string, replace = false) {
 export function href(path: string) { return base + path }
 
 export function usePlace(): Place {
-  const [p, set] = useState(place)
+  const [p, set] = useState(here)
   useEffect(() => {
-    const l = () => set(place())
+    const l = () => set(here)
     listeners.add(l)
+    l() // effects run after the page is painted: somebody may have pressed a link before
     return () => { listeners.delete(l) }
   }, [])
   return p

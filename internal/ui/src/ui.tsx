@@ -10,7 +10,7 @@ import { href } from './router'
 export type Tone = 'ok' | 'warn' | 'bad' | 'idle' | 'info'
 type Shape = 'dot' | 'half' | 'ring' | 'cross' | 'check' | 'square' | 'dash'
 const shapes: Record<Shape, string> = {
-  dot: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1z', half: 'M6 1a5 5 0 1 1 0 10zM6 2.2a3.8 3.8 0 0 0 0 7.6z', ring: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM6 3a3 3 0 1 0 0 6 3 3 0 0 0 0-6z',
+  dot: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1z', half: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM6 2.6a3.4 3.4 0 0 0 0 6.800z', ring: 'M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM6 3a3 3 0 1 0 0 6 3 3 0 0 0 0-6z',
   cross: 'M2.6 1.2L6 4.6l3.4-3.4 1.4 1.4L7.4 6l3.4 3.4-1.4 1.4L6 7.4l-3.4 3.4-1.4-1.4L4.6 6 1.2 2.6z', check: 'M1 6.5L2.4 5l2.3 2.3L9.6 2.3 11 3.8 4.7 10.2z', square: 'M2 2h8v8H2z', dash: 'M1 5h10v2H1z',
 }
 const states: Record<string, [Tone, Shape, string?]> = {

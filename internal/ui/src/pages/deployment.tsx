@@ -20,7 +20,7 @@ export function DeploymentPanel({ d, job }: { d: Deployment; job?: Job }) {
           <i class="h" style={{ width: pct(g.HealthyAllocs, g.DesiredTotal) }} /><i class="u" style={{ width: pct(g.UnhealthyAllocs, g.DesiredTotal) }} /><i class="p" style={{ width: pct(Math.max(0, g.PlacedAllocs - g.HealthyAllocs - g.UnhealthyAllocs), g.DesiredTotal) }} />
         </div>
         {d.Status === 'running' && g.DesiredCanaries > 0 && !g.Promoted && <p class="small">{g.AutoPromote ? 'It is promoted by itself when all canaries are healthy.' : 'Its canaries run beside the old version until somebody promotes them.'}</p>}
-        {d.Status === 'running' && g.RequireProgressBy > '0002' && <p class="small dim">It fails without progress by <Time at={g.RequireProgressBy} />.</p>}
+        {d.Status === 'running' && g.RequireProgressBy > '0002' && <p class="small dim">Without progress it fails <Time at={g.RequireProgressBy} />.</p>}
       </div>)}
     </div>
   </Panel>

@@ -9,6 +9,7 @@ import { Action, Dialog, ErrorBox, Loading, Page, Squares, Status, Tabs, plural,
 import { Allocations } from './job_allocs'
 import { Children, Dispatch } from './job_children'
 import { Definition } from './job_definition'
+import { JobLogs } from './job_logs'
 import { StatusPanel } from './job_status'
 import { Timeline } from './job_timeline'
 import { Versions } from './job_versions'
@@ -35,7 +36,7 @@ export default function JobPage({ place }: PageProps) {
   const at = (name: string) => to.job(ns, id, name === 'status' ? '' : name)
   const tabs = [
     { id: 'status', name: 'Status' }, { id: 'why', name: 'Why' }, { id: 'timeline', name: 'Timeline' }, ...(parent ? [{ id: 'children', name: 'Children' }] : []),
-    { id: 'allocations', name: 'Allocations' }, { id: 'versions', name: 'Versions' }, { id: 'evaluations', name: 'Evaluations' }, { id: 'services', name: 'Services' }, { id: 'definition', name: 'Definition' },
+    { id: 'allocations', name: 'Allocations' }, ...(parent ? [] : [{ id: 'logs', name: 'Logs' }]), { id: 'versions', name: 'Versions' }, { id: 'evaluations', name: 'Evaluations' }, { id: 'services', name: 'Services' }, { id: 'definition', name: 'Definition' },
   ].map((x) => ({ ...x, to: at(x.id) }))
   const crumbs: [string, string][] = [['Jobs', '/jobs']]
   if (j.ParentID) crumbs.push([j.ParentID, to.job(ns, j.ParentID)])
@@ -48,6 +49,7 @@ export default function JobPage({ place }: PageProps) {
     {tab === 'timeline' && <Timeline ns={ns} id={id} />}
     {tab === 'children' && <Children v={view} />}
     {tab === 'allocations' && <Allocations v={view} />}
+    {tab === 'logs' && <JobLogs v={view} />}
     {tab === 'versions' && <Versions v={view} />}
     {tab === 'evaluations' && <Evaluations v={view} />}
     {tab === 'services' && <JobServices v={view} />}
@@ -64,7 +66,7 @@ function answer(summary: string | undefined, j: Job) {
 }
 
 function commandOf(tab: string, ns: string, id: string) {
-  const what: Record<string, string> = { why: 'job explain', timeline: 'job trace', allocations: 'job allocs', versions: 'job history -p', definition: 'job inspect', evaluations: 'job status -evals' }
+  const what: Record<string, string> = { why: 'job explain', timeline: 'job trace', allocations: 'job allocs', versions: 'job history -p', definition: 'job inspect', logs: 'alloc logs -job', evaluations: 'job status -evals' }
   return `berth ${what[tab] ?? 'job status'}${ns === 'default' ? '' : ' -namespace ' + ns} ${id}`
 }
 

@@ -41,7 +41,7 @@ export default function OverviewPage() {
     <ErrorBox error={q.error} />
     <Panel title="Needs attention" flush>
       {o.Attention.length === 0 ? <Empty title="Nothing">Failed deployments, jobs that wait for capacity, silent nodes and full pools would stand here.</Empty> :
-        <div class="scroll-x" tabIndex={0} role="region" aria-label="What needs attention"><table>
+        <div class="scroll-x" tabIndex={0} role="region" aria-label="What needs attention"><table class="cards">
           <thead><tr><th scope="col">What</th><th scope="col">Where</th><th scope="col">Why</th><th scope="col" class="p2">Since</th></tr></thead>
           <tbody>{o.Attention.map((a) => {
             const [state, text] = kinds[a.Kind] ?? ['warning', a.Kind]

@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-Q2UNSTP6.js";import"./chunk-KM26IJO2.js";import"./chunk-ZCYTHVP6.js";import"./chunk-X62OBOYY.js";import"./chunk-V7JS5EVJ.js";import"./chunk-HB7UWS4Y.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};
