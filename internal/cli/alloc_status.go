@@ -29,7 +29,7 @@ func allocStatusCommand() *command {
 				short:   f.Bool("short", "Show only the latest event of each task."),
 				verbose: f.Bool("verbose", "Show full IDs, absolute times, and the scores of the nodes considered at placement."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return s.run
 		},
 	}
@@ -52,6 +52,7 @@ func (s allocStatus) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.web(ctx, uiAlloc(a.ID))
 	if s.data.wanted() {
 		return s.data.write(c, a)
 	}

@@ -59,6 +59,7 @@ type flags struct {
 	// words returns how many arguments stand before those of another program,
 	// among which nothing is a flag of ours; nil: there is no such program.
 	words func() int
+	web   *bool // -ui, of commands that have it
 }
 
 // newFlags returns an empty set. It prints nothing by itself: errors and help

@@ -153,6 +153,7 @@ func operatorCommands() []*command {
 // otherCommands are the agent itself and what fits no other list.
 func otherCommands() []*command {
 	return []*command{
+		uiCommand(),
 		aclBootstrapCommand(),
 		authMethodCreateCommand(),
 		authMethodDeleteCommand(),
@@ -291,7 +292,6 @@ var aliases = []struct{ name, of string }{
 // unsupportedCommands are the commands and groups of Nomad that Berth lacks.
 // Adding a command removes its word here.
 var unsupportedCommands = unsupportedList(map[string]string{
-	"":                  "ui",
 	"license":           "get inspect",
 	"operator":          "utilization",
 	"operator raft":     "migrate-backend",

@@ -30,7 +30,7 @@ func deploymentStatusCommand() *command {
 				wait:    f.FlagSet.String("wait", "", "With -monitor: the `duration` between updates, such as 2s. By default each change is shown immediately."),
 				verbose: f.Bool("verbose", "Show full IDs and the allocations of the deployment."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return s.run
 		},
 	}
@@ -54,12 +54,15 @@ func (s deploymentStatus) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if len(c.args) == 0 {
+		c.web(ctx, "/deployments")
 		return deploymentList{s.data, new(string), s.verbose}.run(ctx, c)
 	}
 	d, err := c.findDeployment(ctx, c.args[0])
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	c.web(ctx, uiDeployment(d.ID))
+	switch {
 	case s.data.wanted():
 		return s.data.write(c, d)
 	case *s.monitor:

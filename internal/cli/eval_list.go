@@ -24,7 +24,7 @@ func evalListCommand() *command {
 				status:    f.String("status", "List only evaluations with this `status`: pending, blocked, complete, failed or canceled."),
 				verbose:   f.Bool("verbose", "Show IDs in full."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return l.run
 		},
 	}
@@ -42,6 +42,7 @@ func (l evalList) run(ctx context.Context, c *call) error {
 	if !slices.Contains(evalStatuses, *l.status) {
 		return berth.Errorf(berth.Invalid, "-status: must be one of %s, got %q", strings.Join(evalStatuses[1:], ", "), *l.status)
 	}
+	c.web(ctx, "/evaluations")
 	in := op.EvalsQuery{Job: *l.job, Status: *l.status, Query: op.Query{Reverse: true}}
 	return showList(ctx, c, l.listFlags, op.ListEvals, &in, &in.Query, "No evals found", func(p *page, list []op.Eval) {
 		p.table(evalRows(list, func(id berth.EvalID) string { return short(id.String(), *l.verbose) }))

@@ -26,7 +26,7 @@ func evalStatusCommand() *command {
 				monitor: f.Bool("monitor", "Follow the evaluation until it completes."),
 				verbose: f.Bool("verbose", "Show full IDs and absolute times."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return s.run
 		},
 	}
@@ -45,9 +45,11 @@ func (s evalStatus) run(ctx context.Context, c *call) error {
 		return err
 	}
 	e, err := c.findEval(ctx, c.args[0])
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	c.web(ctx, uiEval(e.ID))
+	switch {
 	case *s.monitor && s.data.wanted():
 		return c.usagef("-monitor cannot be used with -json or -t")
 	case *s.monitor:

@@ -34,7 +34,7 @@ func jobDispatchCommand() *command {
 				wait:     f.Bool("wait", "Wait until the child has ended."),
 				verbose:  f.Bool("verbose", "Show IDs in full."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return d.run
 		},
 	}
@@ -88,6 +88,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.web(ctx, uiJob(j.Namespace, out.DispatchedJobID))
 	if out.JobCreateIndex < out.Index { // an earlier dispatch created the child
 		fmt.Fprintf(c.Out, "Job %q already dispatched with idempotency token %q.\n", out.DispatchedJobID, *d.token)
 		if !*d.wait || out.EvalID.IsZero() {

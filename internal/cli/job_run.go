@@ -39,7 +39,8 @@ func jobRunCommand() *command {
 			}
 			r.index = f.String("check-index", "Register only if the job's current modify `index` is this. 0 means that the job must not exist.")
 			f.Unsupported("consul-namespace", "vault-namespace")
-			f.UnsupportedBool("policy-override", "ui", "hcl1")
+			f.UnsupportedBool("policy-override", "hcl1")
+			f.webFlag()
 			return r.run
 		},
 	}
@@ -86,6 +87,7 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		}
 		return err
 	}
+	c.web(ctx, uiJob(f.job.Namespace, f.job.ID))
 	// Warnings go to standard error, so that scripts can read the rest.
 	if out.Warnings != "" {
 		fmt.Fprintf(c.Err, "Job Warnings:\n* %s\n\n", strings.ReplaceAll(clean(out.Warnings), "\n", "\n* "))

@@ -29,7 +29,7 @@ func jobStatusCommand() *command {
 				allAllocs: f.Bool("all-allocs", "Include allocations of earlier jobs with the same ID."),
 				verbose:   f.Bool("verbose", "Show full IDs and absolute times."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return s.run
 		},
 	}
@@ -59,12 +59,14 @@ func (s jobStatus) run(ctx context.Context, c *call) error {
 		return err
 	}
 	if len(c.args) == 0 {
+		c.web(ctx, "/jobs")
 		return s.list(ctx, c)
 	}
 	j, _, err := c.findJob(ctx, c.args[0])
 	if err != nil {
 		return err
 	}
+	c.web(ctx, uiJob(j.Namespace, j.ID))
 	d := jobData{Job: j}
 	if !*s.short || s.data.wanted() {
 		if err := s.load(ctx, c, &d); err != nil {

@@ -33,7 +33,7 @@ func nodeStatusCommand() *command {
 				verbose: f.Bool("verbose", "Show full IDs, absolute times, and all attributes of a node."),
 				stats:   f.Bool("stats", "Show what the machine of a node uses of its processors, memory and disks."),
 			}
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return s.run
 		},
 	}
@@ -59,6 +59,7 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 	case len(c.args) == 0 && !*s.self && *s.stats:
 		return c.usagef("-stats needs a node")
 	case len(c.args) == 0 && !*s.self:
+		c.web(ctx, "/nodes")
 		return s.list(ctx, c)
 	case len(c.args) > 0 && *s.self:
 		return c.usagef("-self cannot be used with a node")
@@ -67,6 +68,7 @@ func (s nodeStatus) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.web(ctx, uiNode(n.ID))
 	if s.data.wanted() {
 		return s.data.write(c, n)
 	}

@@ -24,7 +24,7 @@ func serverMembersCommand() *command {
 			data := f.data()
 			verbose := f.Bool("verbose", "Include the protocol versions and tags of each server.")
 			detailed := f.Bool("detailed", "Old spelling of -verbose.")
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return func(ctx context.Context, c *call) error {
 				if err := data.check(c); err != nil {
 					return err
@@ -33,6 +33,7 @@ func serverMembersCommand() *command {
 				if err != nil {
 					return err
 				}
+				c.web(ctx, "/servers")
 				// Gossip has no order.
 				slices.SortFunc(out.Members, func(a, b op.AgentMember) int {
 					for _, tag := range []string{"region", "dc"} {

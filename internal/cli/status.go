@@ -17,7 +17,7 @@ func statusCommand() *command {
 			its kind. Without an argument, lists all jobs.`,
 		setup: func(f *flags) action {
 			verbose := f.Bool("verbose", "Show full IDs and absolute times.")
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			return func(ctx context.Context, c *call) error { return anyStatus(ctx, c, *verbose) }
 		},
 	}
@@ -28,28 +28,41 @@ type kind struct {
 	heading string
 	command *command
 	ids     func(ctx context.Context, c *call, prefix string) ([]string, error)
+	page    func(c *call, id string) string // in the web UI
 }
 
 // kinds returns the kinds of objects in the order in which matches are listed.
 func kinds() []kind {
+	at := func(kind string) func(*call, string) string {
+		return func(_ *call, id string) string { return uiPage(kind, id) }
+	}
+	job := func(c *call, id string) string { return uiJob(c.config.space(), berth.JobID(id)) }
 	return []kind{
-		{"Evaluations", evalStatusCommand(), evalIDs},
-		{"Allocations", allocStatusCommand(), allocIDs},
-		{"Nodes", nodeStatusCommand(), nodeIDs},
-		{"Jobs", jobStatusCommand(), jobIDs},
-		{"Deployments", deploymentStatusCommand(), deploymentIDs},
+		{"Evaluations", evalStatusCommand(), evalIDs, at("eval")},
+		{"Allocations", allocStatusCommand(), allocIDs, at("alloc")},
+		{"Nodes", nodeStatusCommand(), nodeIDs, at("node")},
+		{"Jobs", jobStatusCommand(), jobIDs, job},
+		{"Deployments", deploymentStatusCommand(), deploymentIDs, at("deployment")},
 	}
 }
 
-// anyStatus looks for the ID or prefix among all kinds and shows the only match
-// with the command of its kind. Several matches are an error that lists them.
+// anyStatus shows the object with an ID or prefix with the command of its kind.
 func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	if len(c.args) == 0 {
 		return c.as(ctx, jobStatusCommand(), "", verbose)
 	}
+	k, id, err := anyObject(ctx, c, c.args[0])
+	if err != nil {
+		return err
+	}
+	return c.as(ctx, k.command, id, verbose)
+}
+
+// anyObject looks for an ID or prefix among all kinds. Several matches are an
+// error that lists them.
+func anyObject(ctx context.Context, c *call, text string) (kind, string, error) {
 	// All kinds are searched even after a match: a prefix must be unique among
 	// all of them.
-	text := c.args[0]
 	var list strings.Builder
 	var only kind
 	var match string
@@ -57,11 +70,11 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	for _, k := range kinds() {
 		ids, err := k.ids(ctx, c, text)
 		if err != nil {
-			return err
+			return kind{}, "", err
 		}
 		for _, id := range ids {
 			if id == text { // a full ID is unambiguous
-				return c.as(ctx, k.command, id, verbose)
+				return k, id, nil
 			}
 		}
 		// The list is only needed if the match turns out to be ambiguous.
@@ -73,11 +86,11 @@ func anyStatus(ctx context.Context, c *call, verbose bool) error {
 	}
 	switch count {
 	case 0:
-		return berth.Errorf(berth.NotFound, "Nothing with ID or prefix %q found: no job in %s, no allocation, node, evaluation or deployment", text, spaceName(c.config.space()))
+		return kind{}, "", berth.Errorf(berth.NotFound, "Nothing with ID or prefix %q found: no job in %s, no allocation, node, evaluation or deployment", text, spaceName(c.config.space()))
 	case 1:
-		return c.as(ctx, only.command, match, verbose)
+		return only, match, nil
 	}
-	return berth.Errorf(berth.Invalid, "Multiple matches found for id %q%s", text, list.String())
+	return kind{}, "", berth.Errorf(berth.Invalid, "Multiple matches found for id %q%s", text, list.String())
 }
 
 // as runs another command on an ID, with the same agent.
@@ -86,6 +99,11 @@ func (c *call) as(ctx context.Context, cmd *command, id string, verbose bool) er
 	do := cmd.setup(f)
 	if verbose {
 		if err := f.Set("verbose", "true"); err != nil {
+			return err
+		}
+	}
+	if c.flags.web != nil && *c.flags.web {
+		if err := f.Set("ui", "true"); err != nil {
 			return err
 		}
 	}

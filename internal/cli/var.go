@@ -138,7 +138,7 @@ func varListCommand() *command {
 		help:    `Lists the variables whose paths begin with a prefix, without their items.`,
 		setup: func(f *flags) action {
 			page := f.paging()
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			out := f.FlagSet.String("out", "table", "The `format`: table, json, terse or go-template.")
 			template := f.String("template", "The Go `template` for -out go-template.")
 			return func(ctx context.Context, c *call) error {
@@ -159,6 +159,7 @@ func varListCommand() *command {
 				if err != nil {
 					return err
 				}
+				c.web(ctx, inSpace("/variables", "namespace", c.config.Namespace))
 				return c.showVars(list, meta.NextToken, *out, template)
 			}
 		},
@@ -333,7 +334,7 @@ func varPutCommand() *command {
 			force := f.Bool("force", "Replace the variable whatever its index.")
 			in := f.String("in", "The `format` of a specification: hcl or json. Without this flag, both are accepted.")
 			f.Bool("verbose", "Accepted; there is nothing more to print.")
-			f.UnsupportedBool("ui")
+			f.webFlag()
 			o := f.varOutput("none")
 			return func(ctx context.Context, c *call) error {
 				if err := o.check(c); err != nil {
@@ -367,6 +368,7 @@ func varPutCommand() *command {
 				if out.Conflict {
 					return c.conflict(w.CAS, &out, true)
 				}
+				c.web(ctx, inSpace(uiPage("variable", out.Path), "ns", out.Namespace))
 				if *o.out == "none" {
 					_, err = fmt.Fprintf(c.Out, "Created variable %q with modify index %d\n", out.Path, out.ModifyIndex)
 					return err
