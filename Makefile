@@ -10,6 +10,7 @@
 #   make demo-stream   the same with a stream application in the middle of its submission
 #   make ui      makes the files of the web UI again, after a change of internal/ui/src
 #   make ui-test every page of the web UI in all looks, in a real browser: bin/ui
+#   make screenshots  the pictures of the web UI that README shows
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make flaky   the tests N times, also under LOAD: which of them fail sometimes
 #   make bench   the workloads over the real wire, and the small benchmarks
@@ -58,6 +59,10 @@ ui:
 .PHONY: ui-test
 ui-test: deps
 	BERTH_LONG=1 $(RACE) -count=1 -timeout 30m -v ./test/ui
+
+.PHONY: screenshots
+screenshots: deps
+	BERTH_SCREENSHOTS=$(CURDIR)/docs/images $(GO) test -tags faults -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/ui
 
 .PHONY: demo
 demo: build

@@ -105,4 +105,120 @@ const (
     }
   }
 }`
+	volumeSpec = `type = "host"
+name = "records"
+plugin_id = "mkdir"
+capability {
+  access_mode     = "single-node-single-writer"
+  attachment_mode = "file-system"
+}`
+	volumeJob = `job "keeper" {
+  group "disk" {
+    volume "records" {
+      type            = "host"
+      source          = "records"
+      sticky          = true
+      access_mode     = "single-node-single-writer"
+      attachment_mode = "file-system"
+    }
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+}`
+	canaryJob = `job "canary" {
+  update {
+    canary           = 1
+    min_healthy_time = "0s"
+  }
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+      env {
+        RELEASE = "VERSION"
+      }
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+}`
+	streamJob = `job "flow" {
+  type        = "stream"
+  datacenters = ["*"]
+  group "source" {
+    output "raw" {}
+    task "src" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+  group "work" {
+    network {
+      port "in" {}
+    }
+    input "in" {
+      port = "in"
+    }
+    output "done" {}
+    task "wrk" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+  group "sink" {
+    network {
+      port "in" {}
+    }
+    input "in" {
+      port = "in"
+    }
+    task "snk" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+  stream "raw" {
+    from = "source.raw"
+    to   = ["work.in"]
+  }
+  stream "done" {
+    from = "work.done"
+    to   = ["sink.in"]
+  }
+}`
 )

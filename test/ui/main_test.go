@@ -51,7 +51,7 @@ func newCluster(t *testing.T, config string) *cluster {
 		}
 	}
 	file, err := b.File("agent.hcl", fmt.Sprintf(`
-name = "one"
+name = "n1"
 data_dir = %q
 ports {
   http = %d
@@ -112,17 +112,30 @@ func (c *cluster) get(path string) string {
 	return a.Text
 }
 
-// run submits a job file.
-func (c *cluster) run(name, text string) {
+// file writes a file and returns its path.
+func (c *cluster) file(name, text string) string {
 	c.t.Helper()
-	file, err := c.bed.File(name+".nomad.hcl", text)
+	path, err := c.bed.File(name, text)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	r, err := c.bed.Run(c.t.Context(), c.bed.Binary, []string{"BERTH_ADDR=" + c.addr, "BERTH_TOKEN=" + c.token}, "job", "run", "-detach", file)
+	return path
+}
+
+// berth runs a command, which must succeed, and returns its output.
+func (c *cluster) berth(args ...string) string {
+	c.t.Helper()
+	r, err := c.bed.Run(c.t.Context(), c.bed.Binary, []string{"BERTH_ADDR=" + c.addr, "BERTH_TOKEN=" + c.token}, args...)
 	if err != nil || r.Code != 0 {
 		c.t.Fatal(err, r)
 	}
+	return r.Out
+}
+
+// run submits a job file.
+func (c *cluster) run(name, text string) {
+	c.t.Helper()
+	c.berth("job", "run", "-detach", c.file(name+".nomad.hcl", text))
 }
 
 // first returns a field of the first object of a list of the API.

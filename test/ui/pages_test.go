@@ -6,17 +6,14 @@ import (
 )
 
 // full starts a cluster in which every page has something to show.
-func full(t *testing.T) *cluster {
+func full(t *testing.T, config string) *cluster {
 	t.Helper()
-	c := newCluster(t, "")
+	c := newCluster(t, config)
 	c.shows("/v1/nodes", `"Status":"ready"`)
 	for name, text := range map[string]string{"web": webJob, "waiting": waitingJob, "failing": failingJob, "nightly": nightlyJob, "evil": evilJob} {
 		c.run(name, text)
 	}
-	r, err := c.bed.Run(t.Context(), c.bed.Binary, []string{"BERTH_ADDR=" + c.addr}, "var", "put", "app/db", "password=<b>secret</b>")
-	if err != nil || r.Code != 0 {
-		t.Fatal(err, r)
-	}
+	c.berth("var", "put", "app/db", "password=<b>secret</b>")
 	for path, want := range map[string]string{
 		"/v1/job/web/summary": `"Running":2`, "/v1/job/importer/summary": `"Failed":1`, "/v1/job/evil/summary": `"Running":1`, "/v1/evaluations?status=blocked": "report-builder",
 		"/v1/job/web/deployment": `"Status":"successful"`,
@@ -37,7 +34,7 @@ func pagesOf(c *cluster) []shown {
 	web, evil := c.first("/v1/job/web/allocations", "ID"), c.first("/v1/job/evil/allocations", "ID")
 	failed := c.first("/v1/job/importer/allocations", "ID")
 	return []shown{
-		{"overview", "/", []string{"need attention", "report-builder", "importer", "Capacity of ready nodes"}},
+		{"overview", "/", []string{"need attention", "report-builder", "importer", "Capacity of ready nodes", "3\nrunning\n0\nstarting\n1\nwaiting for capacity"}},
 		{"jobs", "/jobs", []string{"5 jobs", "report-builder", "waiting for capacity", "<img src=x onerror=alert(1)>"}},
 		{"jobs-filtered", "/jobs?q=web", []string{"1 job", "running"}},
 		{"job", "/job/web", []string{"2 of 2", "front", "running"}},
@@ -51,8 +48,8 @@ func pagesOf(c *cluster) []shown {
 		{"job-definition", "/job/evil/definition", []string{"<script>alert('meta')</script>"}},
 		{"job-periodic", "/job/nightly", []string{"No child yet", "Launch now"}},
 		{"run", "/run", []string{"Nothing runs before you have seen what would happen"}},
-		{"allocation", "/alloc/" + web, []string{"It runs on one", "What happened", "Ports"}},
-		{"allocation-failed", "/alloc/" + failed, []string{"Task load failed on one"}},
+		{"allocation", "/alloc/" + web, []string{"It runs on n1", "What happened", "Ports"}},
+		{"allocation-failed", "/alloc/" + failed, []string{"Task load failed on n1"}},
 		{"allocation-logs", "/alloc/" + web + "/logs", []string{"started on port"}},
 		{"allocation-logs-evil", "/alloc/" + evil + "/logs", []string{"<svg onload=alert(3)>", "<iframe src=javascript:alert(4)></iframe>"}},
 		{"allocation-files", "/alloc/" + evil + "/files?path=%2Ft%2Flocal&file=%2Ft%2Flocal%2F" + "%3Cb%20onclick%3Dalert(5)%3E.html", []string{"<b onclick=alert(5)>.html", "<script>alert(2)</script>"}},
@@ -65,10 +62,12 @@ func pagesOf(c *cluster) []shown {
 		{"deployment", "/deployment/" + c.first("/v1/job/web/deployments", "ID"), []string{"2 of 2 healthy"}},
 		{"services", "/services", []string{"web"}},
 		{"service", "/service/web", []string{"2 instances are registered"}},
-		{"servers", "/servers", []string{"one.global leads", "Raft", "healthy"}},
+		{"servers", "/servers", []string{"n1.global leads", "Raft", "healthy"}},
 		{"streams", "/streams", []string{"No stream job"}},
 		{"variables", "/variables", []string{"app/"}},
 		{"variable", "/variable/app%2Fdb", []string{"password", "Show values"}},
+		{"volumes", "/volumes", []string{"Dynamic host volumes", "No volume yet"}},
+		{"job-logs", "/job/web/logs", []string{"front[0] started on port"}},
 		{"access", "/access", []string{"Access control is off"}},
 		{"settings", "/settings", []string{"Theme", "Region"}},
 		{"nothing", "/no/such/page", []string{"There is no page /no/such/page"}},

@@ -1,24 +1,29 @@
 package ui
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/internal/login/logintest"
 )
 
 // One agent and one browser play the stories; each has tabs of its own. The last
 // one kills the agent.
 func TestUI(t *testing.T) {
-	c := full(t)
+	c := full(t, "")
 	b := newBrowser(t)
 	for _, s := range []struct {
 		name string
 		play func(*testing.T, *cluster, *browser)
 	}{
-		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys},
-		{"Terminal", testTerminal}, {"LostConnection", testLost},
+		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys}, {"PressedAtOnce", testPressedAtOnce},
+		{"Terminal", testTerminal}, {"Volumes", testVolumes}, {"LogsTogether", testLogsTogether}, {"Canary", testCanary}, {"Stream", testStream}, {"Drain", testDrain}, {"LostConnection", testLost},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.play(t, c, b) })
 	}
@@ -45,7 +50,8 @@ func testWhyAndRepair(t *testing.T, c *cluster, b *browser) {
 	p.picture("story-runs")
 	c.shows("/v1/job/report-builder/summary", `"Running":1`)
 	// It took all memory that was free, and other stories need some.
-	c.ask("DELETE", "/v1/job/report-builder", "", "")
+	p.confirm("Stop…", "Stop report-builder", "Stop 1 allocation")
+	p.sees("stopped")
 	c.shows("/v1/job/report-builder/allocations", `"ClientStatus":"complete"`)
 }
 
@@ -111,6 +117,122 @@ func testTerminal(t *testing.T, c *cluster, b *browser) {
 	p.sees("exit code 3")
 }
 
+// A link that is pressed as soon as it is there, before the page is painted,
+// leads on.
+func testPressedAtOnce(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, desktopLight)
+	p.must("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `new MutationObserver((_, o) => {
+		const a = document.querySelector('nav a[href="/ui/jobs"]')
+		if (a) { o.disconnect(); a.click() }
+	}).observe(document, {childList: true, subtree: true})`}, nil)
+	p.open("/")
+	p.sees("5 jobs")
+}
+
+// confirm presses a button that opens a dialog, reads what it says will happen,
+// and agrees.
+func (p *tab) confirm(open, says, agree string) {
+	p.t.Helper()
+	p.press(open)
+	p.has("dialog[open]")
+	p.sees(says)
+	p.press(agree)
+	p.becomes("the dialog is closed", `!document.querySelector('dialog[open]')`)
+}
+
+// A volume shows where it is and who claims it.
+func testVolumes(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, phoneDark)
+	p.open("/volumes")
+	p.sees("No volume yet")
+	c.berth("volume", "create", c.file("records.volume.hcl", volumeSpec))
+	p.sees("records", "ready")
+	c.run("keeper", volumeJob)
+	p.sees("keeper", "disk")
+	p.looks(desktopDark)
+	p.sees("mkdir")
+	p.picture("story-volumes")
+	p.check()
+	p.press("keeper")
+	p.sees("1 of 1 placed")
+	c.berth("job", "stop", "-detach", "-purge", "keeper") // later stories count allocations
+	c.shows("/v1/jobs?prefix=keeper", "[]")
+}
+
+// The logs of all instances stand in one view, each line with its instance, and
+// can be searched.
+func testLogsTogether(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, desktopLight)
+	p.open("/job/web/logs")
+	p.sees("front[0] started on port", "front[1] started on port")
+	p.picture("story-logs-together")
+	p.check()
+	p.fill(`input[aria-label="Only lines with"]`, "front[1]")
+	p.gone("front[0]")
+	p.sees("front[1] started on port")
+	p.open("/job/evil/logs")
+	p.sees("<iframe src=javascript:alert(4)></iframe>")
+}
+
+// A deployment with a canary is paused, resumed and promoted; the next one is
+// failed. Each says first what will happen.
+func testCanary(t *testing.T, c *cluster, b *browser) {
+	version := func(n int) { c.run("canary", strings.Replace(canaryJob, "VERSION", fmt.Sprint(n), 1)) }
+	version(0)
+	c.shows("/v1/job/canary/deployment", `"Status":"successful"`)
+	p := b.tab(t, c.addr, desktopLight)
+	p.open("/job/canary")
+	p.sees("1 of 1")
+	version(1)
+	p.sees("Deployment of version 1", "1 canary of 1", "until somebody promotes them", "1 of 1 healthy")
+	p.picture("story-canary")
+	p.check()
+	p.confirm("Pause…", "nothing more is replaced until it is resumed", "Pause")
+	p.sees("Resume…")
+	c.shows("/v1/job/canary/deployment", `"Status":"paused"`)
+	p.confirm("Resume…", "It goes on replacing instances", "Resume")
+	p.confirm("Promote…", "1 canary becomes an instance", "Promote")
+	c.shows("/v1/job/canary/deployment", `"Status":"successful"`)
+	p.gone("Promote…")
+	version(2)
+	p.sees("Deployment of version 2", "until somebody promotes them")
+	p.confirm("Fail…", "nothing is reverted by itself", "Fail it")
+	p.sees("failed", "Revert…")
+	c.shows("/v1/job/canary/deployment", `"Status":"failed"`)
+	p.press("Revert…")
+	p.sees("Version 2", "Version 1")
+}
+
+// A stream job is a graph of its processing elements and what they send to each
+// other.
+func testStream(t *testing.T, c *cluster, b *browser) {
+	c.run("flow", streamJob)
+	p := b.tab(t, c.addr, desktopLight)
+	p.open("/streams")
+	p.sees("flow")
+	p.press("flow")
+	p.sees("source", "work", "sink")
+	p.becomes("the graph has three elements and two routes", `document.querySelectorAll('svg.graph rect').length === 3 && document.querySelectorAll('svg.graph > path').length === 2`)
+	p.sees("n1") // the node that each runs on
+	p.picture("story-stream")
+	p.check()
+}
+
+// A node is drained: how many are left is shown while it lasts. It is stopped,
+// and what waited runs again.
+func testDrain(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, phoneLight)
+	p.open("/node/" + c.first("/v1/nodes", "ID"))
+	p.sees("It takes work")
+	p.confirm("Drain…", "the node takes no new allocations", "Move ")
+	p.sees("It is being drained", "to go")
+	p.picture("story-drain")
+	p.check()
+	p.confirm("Stop the drain…", "What is still here stays", "Stop the drain")
+	p.sees("It takes work")
+	c.shows("/v1/job/web/summary", `"Running":2`)
+}
+
 // What changes is shown by itself; a lost connection is shown, and the page goes
 // on when the agent is back.
 func testLost(t *testing.T, c *cluster, b *browser) {
@@ -153,13 +275,25 @@ func (c *cluster) ask(method, path, token, body string) string {
 // With access control a token is needed, and the pages offer what it allows. The
 // token is in no storage and no cookie.
 func TestSigningIn(t *testing.T) {
-	c := newCluster(t, "acl {\n  enabled = true\n}")
+	c := newCluster(t, "acl {\n  enabled = true\n}\nui {\n  label {\n    text             = \"<b>Production</b>\"\n    background_color = \"#8b0000\"\n    text_color       = \"white\"\n  }\n}")
 	root := field(c.ask("PUT", "/v1/acl/bootstrap", "", ""), "SecretID")
 	c.ask("PUT", "/v1/acl/policy/reader", root, `{"Name": "reader", "Rules": "namespace \"default\" { policy = \"read\" }"}`)
 	reader := field(c.ask("PUT", "/v1/acl/token", root, `{"Name": "ann", "Type": "client", "Policies": ["reader"]}`), "SecretID")
 	c.token = root
 	c.run("web", webJob)
-	once := field(c.ask("PUT", "/v1/acl/token/onetime", root, "{}"), "OneTimeSecretID")
+	signedIn := strings.TrimSpace(c.berth("ui", "-show-url", "-authenticate"))
+	if !strings.HasPrefix(signedIn, c.addr+"/ui/#ott=") {
+		t.Fatalf("berth ui says %s", signedIn)
+	}
+	_, once, _ := strings.Cut(signedIn, "=")
+
+	// A provider for logins with OIDC.
+	redirect := c.addr + "/ui/settings/oidc"
+	idp := logintest.Start(t, redirect)
+	c.ask("PUT", "/v1/acl/auth-method", root, fmt.Sprintf(`{"Name": "sso", "Type": "OIDC", "TokenLocality": "local", "MaxTokenTTL": "1h", "Config": {
+		"OIDCDiscoveryURL": %q, "OIDCClientID": %q, "OIDCClientSecret": %q, "BoundAudiences": [%[2]q], "AllowedRedirectURIs": [%[4]q], "OIDCScopes": ["profile"]}}`,
+		idp.URL, logintest.ClientID, logintest.ClientSecret, redirect))
+	c.ask("PUT", "/v1/acl/binding-rule", root, `{"AuthMethod": "sso", "BindType": "policy", "BindName": "reader"}`)
 
 	b := newBrowser(t)
 	p := b.tab(t, c.addr, desktopLight)
@@ -186,6 +320,10 @@ func TestSigningIn(t *testing.T) {
 		t.Errorf("the button to stop says %q", stop)
 	}
 	p.gone("Nodes")
+	p.becomes("the label of the configuration has its colors", `(() => {
+		const e = document.querySelector('.top .label'), s = e && getComputedStyle(e)
+		return !!s && e.innerText === '<b>Production</b>' && s.backgroundColor === 'rgb(139, 0, 0)' && s.color === 'rgb(255, 255, 255)'
+	})()`)
 	p.picture("story-reader")
 	// Another tab of the same agent borrows the token.
 	beside := b.beside(t, c.addr, p.profile)
@@ -194,7 +332,7 @@ func TestSigningIn(t *testing.T) {
 
 	// A one-time token signs in, once, and leaves the address.
 	p = b.tab(t, c.addr, desktopLight)
-	p.open("/#ott=" + once)
+	p.open(strings.TrimPrefix(signedIn, c.addr+"/ui"))
 	p.sees("Bootstrap Token", "Nodes")
 	var at string
 	p.eval(`location.href`, &at)
@@ -204,4 +342,48 @@ func TestSigningIn(t *testing.T) {
 	p = b.tab(t, c.addr, desktopLight)
 	p.open("/settings#ott=" + once)
 	p.sees("The one-time token is not valid")
+
+	// The provider's page has no looks: its form is made here.
+	p.press("Sign in with sso")
+	p.becomes("the provider asks who it is", `location.origin === `+quoted(idp.URL)+` && document.readyState === 'complete'`)
+	p.eval(fmt.Sprintf(`(() => {
+		const form = document.createElement('form')
+		Object.assign(form, {method: 'POST', action: '/login'})
+		for (const [name, value] of Object.entries({id: new URLSearchParams(location.search).get('authRequestID'), user: 'ann', password: %s})) form.append(Object.assign(document.createElement('input'), {name, value}))
+		document.body.append(form)
+		setTimeout(() => form.submit())
+	})()`, quoted(logintest.Password)), nil)
+	p.sees("job runs")
+	p.eval(`location.href`, &at)
+	if strings.Contains(at, "code=") {
+		t.Errorf("the code is still in the address: %s", at)
+	}
+	p.press("Jobs")
+	p.sees("web")
+}
+
+// The screenshots of README: make screenshots.
+func TestScreenshots(t *testing.T) {
+	dir := os.Getenv("BERTH_SCREENSHOTS")
+	if dir == "" {
+		t.Skip("BERTH_SCREENSHOTS names no directory")
+	}
+	c := full(t, "client {\n  memory_total_mb = 8192\n}")
+	c.run("waiting", strings.Replace(waitingJob, "9000000", "12288", 1)) // as people write it
+	c.shows("/v1/job/report-builder/explain", "12288")
+	b := newBrowser(t)
+	for _, s := range []struct {
+		look
+		path string
+		sees []string
+		file string
+	}{
+		{look{width: 1200, height: 760}, "/job/report-builder/why", []string{"What would help", "The nodes that come closest"}, "ui-why-light.png"},
+		{look{width: 1200, height: 760, dark: true}, "/", []string{"need attention", "Capacity of ready nodes"}, "ui-overview-dark.png"},
+	} {
+		p := b.tab(t, c.addr, s.look)
+		p.open(s.path)
+		p.sees(append(s.sees, "Live")...)
+		p.shot(filepath.Join(dir, s.file), false)
+	}
 }

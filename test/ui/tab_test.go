@@ -288,19 +288,25 @@ func (p *tab) typed(text string) {
 	}
 }
 
-// picture writes a screenshot.
+// picture writes a screenshot for those who look at the tests.
 func (p *tab) picture(name string) {
 	p.t.Helper()
+	p.shot(filepath.Join(shots, name+".png"), true)
+}
+
+// shot writes a screenshot to a file, fast or small.
+func (p *tab) shot(file string, fast bool) {
+	p.t.Helper()
 	var shot struct{ Data string }
-	p.must("Page.captureScreenshot", map[string]any{"format": "png", "optimizeForSpeed": true}, &shot)
+	p.must("Page.captureScreenshot", map[string]any{"format": "png", "optimizeForSpeed": fast}, &shot)
 	image, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := os.MkdirAll(shots, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(shots, name+".png"), image, 0o644); err != nil {
+	if err := os.WriteFile(file, image, 0o644); err != nil {
 		p.t.Fatal(err)
 	}
 }
