@@ -255,32 +255,6 @@ func quotaDeleteCommand() *command {
 	}
 }
 
-// quotaInitCommand writes an example.
-func quotaInitCommand() *command {
-	return &command{
-		name: "quota init", args: "[filename]", synopsis: "Write an example quota specification", max: 1, local: true,
-		example: "quota init team-a.hcl",
-		help:    "Writes an example of a quota specification, to spec.hcl, with -json to spec.json, or to the given file. A file that exists is kept.",
-		setup: func(f *flags) action {
-			isJSON := f.Bool("json", "Write JSON instead of HCL.")
-			return func(_ context.Context, c *call) error {
-				name, text := "spec.hcl", exampleQuotaHCL
-				if *isJSON {
-					name, text = "spec.json", exampleQuotaJSON
-				}
-				if len(c.args) > 0 {
-					name = c.args[0]
-				}
-				if err := writeNew(c.path(name), text); err != nil {
-					return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
-				}
-				_, err := fmt.Fprintf(c.Out, "Example quota specification written to %s\n", name)
-				return err
-			}
-		},
-	}
-}
-
 const exampleQuotaHCL = `name        = "default-quota"
 description = "Limit the shared default namespace"
 

@@ -28,33 +28,65 @@ func readSpec[T any](c *call, path, what string, isJSON bool, parse func(jobspec
 	return out, nil
 }
 
-// exampleCommand is a command that writes an example of a specification, to be
-// edited. file is its name without the ending, examples are the texts by ending.
-func exampleCommand(name, what, file, example string, examples map[string]string) *command {
+// example is a command that writes an example of a specification, to be edited.
+type example struct {
+	name, what string            // of the command; of the object
+	file, to   string            // the file's name without its ending; one in the help's example
+	texts      map[string]string // by ending: hcl and json
+	format     formatFlags
+}
+
+// formatFlags adds the flags that choose the format, and returns what reads them:
+// hcl or json.
+type formatFlags func(*flags) func(*call) (string, error)
+
+// outFlag is -out=json, and jsonFlag is -json.
+func outFlag(f *flags) func(*call) (string, error) {
+	out := f.FlagSet.String("out", "hcl", "The `format`: hcl or json.")
+	return func(c *call) (string, error) {
+		if *out != "hcl" && *out != "json" {
+			return "", c.usagef("flag -out must be hcl or json, got %q", *out)
+		}
+		return *out, nil
+	}
+}
+
+func jsonFlag(f *flags) func(*call) (string, error) {
+	isJSON := f.Bool("json", "Write JSON instead of HCL.")
+	return func(*call) (string, error) {
+		if *isJSON {
+			return "json", nil
+		}
+		return "hcl", nil
+	}
+}
+
+// command returns the command.
+func (e example) command() *command {
 	return &command{
-		name: name, args: "[filename]", synopsis: "Write an example " + what + " specification", max: 1, local: true,
-		example: example,
+		name: e.name, args: "[filename]", synopsis: "Write an example " + e.what + " specification", max: 1, local: true,
+		example: e.name + " " + e.to,
 		help: fmt.Sprintf(`Writes an example specification to %s.hcl or %s.json, unless a file name is given. An existing file is not
-			overwritten.`, file, file),
+			overwritten.`, e.file, e.file),
 		setup: func(f *flags) action {
-			out := f.FlagSet.String("out", "hcl", "The `format`: hcl or json.")
+			format := e.format(f)
 			quiet := f.Bool("quiet", "Print nothing.")
 			return func(_ context.Context, c *call) error {
-				text, ok := examples[*out]
-				if !ok {
-					return c.usagef("flag -out must be hcl or json, got %q", *out)
+				ending, err := format(c)
+				if err != nil {
+					return err
 				}
-				to := file + "." + *out
+				to := e.file + "." + ending
 				if len(c.args) == 1 {
 					to = c.args[0]
 				}
-				if err := writeNew(c.path(to), text); err != nil {
+				if err := writeNew(c.path(to), e.texts[ending]); err != nil {
 					return berth.Errorf(berth.Invalid, "write %s: %w", to, err)
 				}
 				if *quiet {
 					return nil
 				}
-				_, err := fmt.Fprintf(c.Out, "Example %s specification written to %s\n", what, to)
+				_, err = fmt.Fprintf(c.Out, "Example %s specification written to %s\n", e.what, to)
 				return err
 			}
 		},

@@ -23,33 +23,14 @@ func volumeType(f *flags) func(*call) error {
 	}
 }
 
-// volumeInitCommand writes an example.
-func volumeInitCommand() *command {
-	return &command{
-		name: "volume init", args: "[filename]", synopsis: "Write an example volume specification", max: 1, local: true,
-		example: "volume init data.volume.hcl",
-		help:    "Writes an example of a volume specification, to volume.hcl, with -json to volume.json, or to the given file. A file that exists is kept.",
-		setup: func(f *flags) action {
-			isJSON := f.Bool("json", "Write JSON instead of HCL.")
-			host := volumeType(f)
-			return func(_ context.Context, c *call) error {
-				if err := host(c); err != nil {
-					return err
-				}
-				name, text := "volume.hcl", exampleVolumeHCL
-				if *isJSON {
-					name, text = "volume.json", exampleVolumeJSON
-				}
-				if len(c.args) > 0 {
-					name = c.args[0]
-				}
-				if err := writeNew(c.path(name), text); err != nil {
-					return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
-				}
-				_, err := fmt.Fprintf(c.Out, "Example volume specification written to %s\n", name)
-				return err
-			}
-		},
+// volumeFormat is -json beside -type.
+func volumeFormat(f *flags) func(*call) (string, error) {
+	format, host := jsonFlag(f), volumeType(f)
+	return func(c *call) (string, error) {
+		if err := host(c); err != nil {
+			return "", err
+		}
+		return format(c)
 	}
 }
 
