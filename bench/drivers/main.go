@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"berth/internal/agent/driver/docker/dockertest"
+	"berth/internal/freeport"
 )
 
 func main() {
@@ -100,17 +100,11 @@ func (b *bench) has(driver string) bool {
 // start starts the agent and waits until its node is ready.
 func (b *bench) start() error {
 	var ports [3]int
-	var held []net.Listener
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if ports[i], err = freeport.Take(); err != nil {
 			return err
 		}
-		held = append(held, l)
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	for _, l := range held {
-		_ = l.Close()
 	}
 	b.addr = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	options := ""
