@@ -26,6 +26,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/supervise"
+	"berth/internal/eventually"
 	"berth/internal/saferoot"
 	"berth/internal/wire"
 	"berth/op"
@@ -292,7 +293,7 @@ func (p *agentProc) term() {
 // until polls a condition of the outside world.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(eventually.Limit); !cond(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}
@@ -301,7 +302,7 @@ func until(t *testing.T, what string, cond func() bool) {
 
 func (m *machine) untilStatus(id, want string) {
 	m.t.Helper()
-	for end := time.Now().Add(30 * time.Second); m.status(id) != want; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(eventually.Limit); m.status(id) != want; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.t.Fatalf("allocation %s is %s, want %s: %s", id, m.status(id), want, m.told(id))
 		}

@@ -24,6 +24,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/logs"
+	"berth/internal/eventually"
 	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 	"berth/op"
@@ -158,7 +159,7 @@ func (a *alloc) output(task, stream string) string {
 // until polls a condition of the outside world.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(eventually.Limit); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}

@@ -21,6 +21,7 @@ import (
 	"berth/internal/agent/logs"
 	"berth/internal/agent/supervise"
 	"berth/internal/driverconfig"
+	"berth/internal/eventually"
 	"berth/internal/freeport"
 	"berth/op"
 )
@@ -332,7 +333,7 @@ func TestExec(t *testing.T) {
 	if _, err := x.Exec(short, &driver.Exec{Command: []string{dockertest.Program, "run"}}); err == nil {
 		t.Error("it ended by itself")
 	}
-	for until := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(eventually.Limit); ; time.Sleep(20 * time.Millisecond) {
 		u, err := h.Usage(ctx)
 		if err != nil {
 			t.Fatal(err)
