@@ -7,7 +7,7 @@ import (
 	"berth/internal/acl"
 )
 
-// C17: a rule without a label is none; it is not taken for the namespace default.
+// C17: a rule without a label is refused. It does not mean the namespace default.
 // What is there twice is refused, or counts together with its twin and never more.
 func TestAdvisory_C17_RulesNeedTheirLabel(t *testing.T) {
 	for _, text := range []string{

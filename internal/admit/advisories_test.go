@@ -117,7 +117,7 @@ func TestAdvisory_C35_IncompleteJobs(t *testing.T) {
 	}
 }
 
-// C24: an artifact's source that is none is refused, or is left to the agent.
+// C24: an artifact's invalid source is refused here, or else by the agent.
 func TestAdvisory_C24_SourcesOfArtifacts(t *testing.T) {
 	for _, source := range []string{"", " ", ":", "::", "git::", "://", "http://", "http://[", "http://[::1", "http://%zz/", "http://a:b:c/", "?", "//", "\x7f", "git::::", "x::y::z", strings.Repeat("a", 70000), "é::é", "${", "${x", "}"} {
 		quoted, _ := json.Marshal(source)

@@ -96,7 +96,7 @@ type Config struct {
 	ReservableCores  []uint16 // nil is all
 	HostVolumes      map[string]berth.HostVolumeInfo
 	// HostVolumesDir has the volumes that plugins make, "" is host_volumes beside
-	// AllocDir; HostVolumePluginDir has the plugins, "" is none but mkdir.
+	// AllocDir; HostVolumePluginDir has the plugins, with "", only mkdir is there.
 	HostVolumesDir, HostVolumePluginDir string
 
 	HostNetworks   map[string]berth.HostNetworkInfo
@@ -105,7 +105,7 @@ type Config struct {
 	LogSinks       map[string]ship.Config // where output of tasks is sent, by name
 	MinDynamicPort int                    // 0 is berth.MinDynamicPort
 	MaxDynamicPort int                    // 0 is berth.MaxDynamicPort; in the range
-	CgroupParent   string                 // berth.slice; "-" is none
+	CgroupParent   string                 // berth.slice; "-" for no cgroup
 
 	RawExec    raw.Config
 	Exec       isolated.Config // of the driver exec

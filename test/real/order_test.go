@@ -51,7 +51,7 @@ job "shop" {
 	w.until("the database waits for its variable", func() string {
 		return missing(a.berth("job", "explain", "shop").Out, `waits for variable nomad/jobs/shop`)
 	})
-	w.holds(a.berth("job", "explain", "shop").Out, `waits for group "db", of which 0 of 1 are healthy`, `waits for group "migrate", of which 0 of 1 have finished`)
+	w.holds(a.berth("job", "explain", "shop").Out, `waits for group "db" (0 of 1 are healthy)`, `waits for group "migrate" (0 of 1 have finished)`)
 	all := a.allocs("shop")
 	if len(all) != 1 || all[0].Name != "shop.db[0]" {
 		t.Fatalf("placed: %+v", all)

@@ -33,12 +33,12 @@ func (a *explainer) waitsFor(x *op.GroupExplanation, waits []reconcile.Wait) {
 func orderText(waits []op.GroupWait) string {
 	var parts []string
 	for _, w := range waits {
-		s := fmt.Sprintf("group %q, of which %d of %d %s %s", w.Group, w.Ready, w.Wanted, verb(w.Ready, "is", "are"), w.State)
+		s := fmt.Sprintf("group %q (%d of %d %s %s)", w.Group, w.Ready, w.Wanted, verb(w.Ready, "is", "are"), w.State)
 		switch {
 		case w.State == reconcile.WaitFinished:
-			s = fmt.Sprintf("group %q, of which %d of %d %s finished", w.Group, w.Ready, w.Wanted, verb(w.Ready, "has", "have"))
+			s = fmt.Sprintf("group %q (%d of %d %s finished)", w.Group, w.Ready, w.Wanted, verb(w.Ready, "has", "have"))
 		case w.Ready == w.Wanted:
-			s = fmt.Sprintf("group %q, which waits itself", w.Group)
+			s = fmt.Sprintf("group %q, which is waiting itself", w.Group)
 		}
 		if w.Failed {
 			s += " and one failed for good"

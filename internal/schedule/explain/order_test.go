@@ -24,7 +24,7 @@ func TestWaitingForGroupsAndInputs(t *testing.T) {
 		said(t, x, verdict, parts)
 		return x
 	}
-	x := job(op.WhyOrder, `group "front" waits for group "db", of which 0 of 2 are `)
+	x := job(op.WhyOrder, `group "front" waits for group "db" (0 of 2 are `)
 	if w := x.Groups[0].WaitsFor; len(w) != 1 || w[0].Group != "db" || w[0].Wanted != 2 || w[0].Failed {
 		t.Errorf("it waits for %+v", w)
 	}
