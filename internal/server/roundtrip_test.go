@@ -51,7 +51,7 @@ var roundTrips = map[string]roundTrip{
 var notTheSame = map[string]string{
 	"job.scale": "the read is the state of the groups, the write one change", "stream.region.set": "the same of a region", "snapshot.write": "bytes", "failpoint.here": "a tool of tests",
 	"acl_role.create": "update takes the same", "acl_binding_rule.create": "update takes the same", "acl_token.create": "update takes the same", "acl_auth_method.create": "update takes the same",
-	"alloc.pause": "not supported without a node", "node.set_meta": "TestAgentTakesBackWhatItAnswers", "agent.set_servers": "TestAgentTakesBackWhatItAnswers",
+	"alloc.pause": "not supported without a node", "node.set_meta": "a write names changes, the read all metadata", "agent.set_servers": "the addresses are in the query",
 }
 
 const wholeJob = `{"ID": "web", "Name": "web", "Type": "service", "Datacenters": ["dc1"], "Meta": {"a": "b"}, "Update": {"MaxParallel": 1, "Canary": 1},
