@@ -50,7 +50,8 @@ const (
 // Job priorities; higher is scheduled first.
 const (
 	MinPriority     = 1
-	MaxPriority     = 100
+	MaxPriority     = 100    // unless servers are configured for more
+	TopPriority     = 32_766 // that they can be configured for
 	DefaultPriority = 50
 )
 

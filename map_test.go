@@ -34,7 +34,7 @@ internal/schedule/place internal/schedule/reconcile internal/streams/placement
 internal/schedule
 internal/streams/submit
 internal/schedule/explain
-internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks internal/leader/expire
+internal/worker internal/leader internal/leader/broker internal/leader/planner internal/leader/heartbeat internal/leader/collector internal/leader/deploy internal/leader/drain internal/leader/claims internal/leader/fence internal/leader/finalize internal/leader/periodic internal/leader/rotate internal/leader/locks internal/leader/turns internal/leader/expire internal/leader/replicate
 internal/consensus/... internal/gossip internal/wire/...
 internal/consensus internal/peer
 internal/events

@@ -10,15 +10,15 @@ type Namespace struct {
 	NodePoolConfiguration *NamespaceNodePoolConfiguration `json:",omitempty"` // nil: jobs may use every pool
 	CreateIndex           uint64
 	ModifyIndex           uint64
+	RequiredExtraClaims   map[string]string `json:",omitempty"` // by name: every identity of a task has them
+	OptionalExtraClaims   map[string]string `json:",omitempty"` // by name: an identity has those that it asks for
 }
 
 // NamespaceCapabilities restricts the drivers and network modes of jobs. What is
 // disabled is refused, and if some are enabled, all others are.
 type NamespaceCapabilities struct {
-	EnabledTaskDrivers   []string
-	DisabledTaskDrivers  []string
-	EnabledNetworkModes  []string
-	DisabledNetworkModes []string
+	EnabledTaskDrivers, DisabledTaskDrivers   []string
+	EnabledNetworkModes, DisabledNetworkModes []string
 }
 
 // NamespaceNodePoolConfiguration restricts the node pools of jobs. In the lists *

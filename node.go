@@ -23,11 +23,14 @@ type Node struct {
 	NodeClass             string
 	NodePool              string
 	CgroupParent          string
+	NodeMaxAllocs         int // that run at a time; 0 is any number
 	SchedulingEligibility string
 	DrainStrategy         *DrainStrategy // nil: the node is not drained
 	Drivers               map[string]*DriverInfo
 	HostVolumes           map[string]HostVolumeInfo
 	HostNetworks          map[string]HostNetworkInfo
+	CSIControllerPlugins  map[string]*CSIInfo `json:",omitempty" msgpack:",omitempty"` // by plugin ID, as below
+	CSINodePlugins        map[string]*CSIInfo `json:",omitempty" msgpack:",omitempty"`
 
 	Status            string
 	StatusDescription string

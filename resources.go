@@ -12,7 +12,7 @@ type Resources struct {
 	MemoryMB    int `hcl:"memory"`     // MiB
 	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB, -1 without limit
 	DiskMB      int `hcl:"disk"`       // no longer used; see EphemeralDisk
-	SecretsMB   int `hcl:"secrets"`
+	SecretsMB   int `hcl:"secrets"`    // MiB of the directory of secrets, beside MemoryMB; 0 is the node's default, which does not count
 	IOPS        int
 	Networks    []NetworkResource `hcl:"network"`
 	Devices     []RequestedDevice `hcl:"device"`
@@ -63,7 +63,7 @@ func (a Ask) Sub(b Ask) Ask {
 func (g *TaskGroup) Ask() (a Ask) {
 	for _, t := range g.Tasks {
 		a.CPU += int64(t.Resources.CPU)
-		a.MemoryMB += int64(t.Resources.MemoryMB)
+		a.MemoryMB += int64(t.Resources.MemoryMB + t.Resources.SecretsMB)
 	}
 	if g.EphemeralDisk != nil {
 		a.DiskMB = int64(g.EphemeralDisk.SizeMB)

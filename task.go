@@ -181,7 +181,7 @@ type WorkloadIdentity struct {
 	Filepath     string
 	ServiceName  string
 	TTL          time.Duration `hcl:"ttl"`
-	ExtraClaims  []string
+	ExtraClaims  []string      // names among those that the namespace defines
 }
 
 // DefaultIdentity is the name of the identity that every task has.

@@ -72,15 +72,20 @@ const (
 // the event the task starts again, in nanoseconds.
 const DetailStartDelay = "start_delay"
 
+// DetailFailedSibling is the detail of an [EventSiblingFailed] that names the task
+// that failed.
+const DetailFailedSibling = "failed_sibling"
+
 // DetailWaitsFor is the detail of an event that says what the task waits for
 // before it starts: lines of a kind and, after a space, a name. While that event
-// is the last of a task that has not started, the task waits.
+// is the last of a task that has not started, the task waits. A task that runs
+// waits only for its turn to restart.
 const DetailWaitsFor = "waits_for"
 
 // TaskWait is something that a task waits for before it starts.
 type TaskWait struct {
 	Kind string // one of the Wait constants
-	Name string // of the variable, service, file, image or volume; the source of an artifact
+	Name string // of the variable, service, file, image or volume; the source of an artifact; of a turn, what comes before it
 }
 
 // The kinds of what a task waits for.
@@ -92,20 +97,28 @@ const (
 	WaitArtifact = "artifact"
 	WaitImage    = "image"
 	WaitVolume   = "volume"
+	WaitTurn     = "turn" // of a task that runs and is to restart
 )
 
 // String returns the wait as people read it.
-func (w TaskWait) String() string { return w.Kind + " " + w.Name }
+func (w TaskWait) String() string {
+	if w.Kind == WaitTurn {
+		return "its turn to restart, after " + w.Name
+	}
+	return w.Kind + " " + w.Name
+}
 
-// Waits returns what the task waits for before it starts; nil if it does not
-// wait, or if that is not known.
+// Waits returns what the task waits for before it starts, or starts again in its
+// turn; nil if it does not wait, or if that is not known.
 func (s *TaskState) Waits() (out []TaskWait) {
-	if s.State != TaskPending || len(s.Events) == 0 {
+	if s.State == TaskDead || len(s.Events) == 0 {
 		return nil
 	}
 	for line := range strings.Lines(s.Events[len(s.Events)-1].Details[DetailWaitsFor]) {
 		kind, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		out = append(out, TaskWait{kind, name})
+		if (kind == WaitTurn) == (s.State == TaskRunning) {
+			out = append(out, TaskWait{kind, name})
+		}
 	}
 	return out
 }

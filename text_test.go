@@ -28,6 +28,7 @@ var readers = map[string][]string{
 var mayRead = map[string]string{
 	"internal/wire/certs/material.go":    "the reason of an x509.CertificateInvalidError is an enum",
 	"internal/cli/data.go templateFault": "text/template has no error type for an unknown field; this words the message",
+	"op/deployment.go DeploymentText":    "the state keeps a text, which must not change; this words it for people",
 	"client/tls.go distrust":             "crypto/tls does not export the type of an alert; this words the message",
 }
 

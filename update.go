@@ -183,16 +183,3 @@ func (g *TaskGroup) Fence() time.Duration {
 func DefaultMigrate() MigrateStrategy {
 	return MigrateStrategy{MaxParallel: 1, HealthCheck: "checks", MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
 }
-
-// RenderTurn says which allocations of a group may restart now because a
-// template of theirs changed. The others wait for their turn. It is of one
-// version of the job.
-type RenderTurn struct {
-	Namespace   string
-	JobID       JobID
-	Group       string
-	Version     uint64
-	Holders     []AllocID // at most the max_parallel of the group's update block
-	Failed      AllocID   // restarted and did not become healthy: nobody else gets a turn
-	ModifyIndex uint64
-}

@@ -1,5 +1,7 @@
 package berth
 
+import "time"
+
 // HostVolume is a directory of one node that was created or registered while the
 // cluster runs. Jobs ask for it by name. Requests carry the same struct as rows.
 type HostVolume struct {
@@ -50,6 +52,10 @@ const (
 	AccessWriter           = "single-node-writer"
 	AccessNodeSingleWriter = "single-node-single-writer"
 	AccessNodeMultiWriter  = "single-node-multi-writer"
+
+	AccessReaders      = "multi-node-reader-only" // of CSI volumes, as below
+	AccessSingleWriter = "multi-node-single-writer"
+	AccessMultiWriter  = "multi-node-multi-writer"
 )
 
 // HostVolumeClaim ties an instance of a group to the host volume that it used
@@ -65,4 +71,49 @@ type HostVolumeClaim struct {
 	VolumeName    string // its name in the cluster
 	CreateIndex   uint64
 	ModifyIndex   uint64
+}
+
+// CSIVolume is a volume of a storage provider, reached by a CSI plugin. Claims on
+// it are rows of their own.
+type CSIVolume struct {
+	Namespace, ID, Name, ExternalID, PluginID            string
+	Topologies                                           []CSITopology // where it can be reached; none: everywhere
+	RequestedTopologies                                  *CSITopologyRequest
+	RequestedCapabilities                                []VolumeCapability
+	MountOptions                                         *CSIMountOptions
+	Secrets, Parameters, Context                         map[string]string // for the plugin
+	Capacity, RequestedCapacityMin, RequestedCapacityMax int64             // bytes
+	CloneID, SnapshotID                                  string            // what it was made of
+	CreateIndex, ModifyIndex                             uint64
+	CreateTime, ModifyTime                               int64 // ns since 1970
+}
+
+// CSITopology is a part of the cluster, as a plugin names it.
+type CSITopology struct{ Segments map[string]string }
+
+// CSITopologyRequest says where a new volume must and should be reached.
+type CSITopologyRequest struct{ Required, Preferred []CSITopology }
+
+// CSIInfo is a CSI plugin that runs on a node.
+type CSIInfo struct {
+	PluginID, AllocID, Provider, ProviderVersion string
+	Healthy                                      bool
+	HealthDescription                            string
+	UpdateTime                                   time.Time
+	RequiresControllerPlugin, RequiresTopologies bool
+	ControllerInfo                               *CSIControllerInfo `json:",omitempty"`
+	NodeInfo                                     *CSINodeInfo       `json:",omitempty"`
+}
+
+// CSIControllerInfo is what a controller plugin can do.
+type CSIControllerInfo struct {
+	SupportsCreateDelete, SupportsAttachDetach, SupportsListVolumes, SupportsCreateDeleteSnapshot, SupportsListSnapshots, SupportsExpand, SupportsClone bool
+}
+
+// CSINodeInfo is what a node plugin knows of its node, and can do.
+type CSINodeInfo struct {
+	ID                                      string // the provider's
+	MaxVolumes                              int64  // 0 is no limit
+	AccessibleTopology                      *CSITopology
+	RequiresNodeStageVolume, SupportsExpand bool
 }

@@ -38,6 +38,9 @@ type Options struct {
 	// Files is what file functions may read, with names relative to its root.
 	// With nil these functions are refused. [LocalFiles] reads any file.
 	Files fs.FS
+
+	// Part accepts a job without groups, which cannot be registered.
+	Part bool
 }
 
 // Parse reads a job file into a complete, valid job. The text is JSON if it
@@ -52,7 +55,11 @@ func Parse(ctx context.Context, file File, o Options) (job *berth.Job, err error
 		if err := doc.read(ctx, file, o); err != nil {
 			return err
 		}
-		job, err = admit.DecodeJobContext(ctx, doc.tree, doc.source)
+		check := admit.DecodeJobContext
+		if o.Part {
+			check = admit.DecodePart
+		}
+		job, err = check(ctx, doc.tree, doc.source)
 		if ctx.Err() != nil {
 			return exhausted{what: cancelled, cause: context.Cause(ctx)}.err()
 		}

@@ -3,10 +3,12 @@ package jobspec
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"berth"
 	"berth/internal/decode"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
@@ -45,6 +47,7 @@ type settings struct {
 
 	sizes  map[string]string // names in the API of sizes in bytes, which may have units
 	free   bool              // the block has any names, with text
+	refers bool              // as free; the text may have references like ${job.id}, which stay as they are
 	spells bool              // JSON may have the names of HCL
 }
 
@@ -57,7 +60,9 @@ var namespaceSettings = settings{
 			"enabled_task_drivers": "EnabledTaskDrivers", "disabled_task_drivers": "DisabledTaskDrivers",
 			"enabled_network_modes": "EnabledNetworkModes", "disabled_network_modes": "DisabledNetworkModes",
 		}},
-		"node_pool_config": {name: "NodePoolConfiguration", texts: map[string]string{"default": "Default"}, lists: map[string]string{"allowed": "Allowed", "denied": "Denied"}},
+		"node_pool_config":      {name: "NodePoolConfiguration", texts: map[string]string{"default": "Default"}, lists: map[string]string{"allowed": "Allowed", "denied": "Denied"}},
+		"required_extra_claims": {name: "RequiredExtraClaims", refers: true},
+		"optional_extra_claims": {name: "OptionalExtraClaims", refers: true},
 	},
 }
 
@@ -72,6 +77,8 @@ func settingsBlock(ps *problems, body *hclsyntax.Body, path string, s settings) 
 	for _, a := range inOrder(body.Attributes) {
 		here := decode.Join(path, a.Name)
 		switch {
+		case s.refers:
+			tree[a.Name] = referringText(ps, a.Expr, here)
 		case s.name == "Meta" || s.free:
 			tree[a.Name] = plainValue(ps, a.Expr, here, true)
 		case s.texts[a.Name] != "":
@@ -110,6 +117,42 @@ func settingsBlock(ps *problems, body *hclsyntax.Body, path string, s settings) 
 		}
 	}
 	return tree
+}
+
+// referringText returns text whose references, such as ${job.id}, stay as they
+// are written.
+func referringText(ps *problems, e hclsyntax.Expression, path string) any {
+	var parts []hclsyntax.Expression
+	switch x := e.(type) {
+	case *hclsyntax.TemplateExpr:
+		parts = x.Parts
+	case *hclsyntax.TemplateWrapExpr: // a reference and nothing else
+		parts = []hclsyntax.Expression{x.Wrapped}
+	default:
+		return plainValue(ps, e, path, true)
+	}
+	var text strings.Builder
+	for _, p := range parts {
+		if r, ok := p.(*hclsyntax.ScopeTraversalExpr); ok {
+			name := r.Traversal.RootName()
+			for _, step := range r.Traversal[1:] {
+				a, ok := step.(hcl.TraverseAttr)
+				if !ok {
+					ps.add(p.Range(), path, "must refer to values by names with dots between them, such as ${job.meta.team}")
+					return nil
+				}
+				name += "." + a.Name
+			}
+			text.WriteString("${" + name + "}")
+			continue
+		}
+		s, ok := plainValue(ps, p, path, true).(string)
+		if !ok {
+			return nil
+		}
+		text.WriteString(s)
+	}
+	return text.String()
 }
 
 // textList returns the value of a list of text.

@@ -133,6 +133,15 @@ func Schedulers(named []string) (types []string, unknown string) {
 	return types, ""
 }
 
+// ShownTypes returns types of evaluations as Nomad's clients know them: all of them
+// are Nomad's four.
+func ShownTypes(types []string) []string {
+	if len(types) < len(berth.JobTypes) {
+		return types
+	}
+	return slices.DeleteFunc(slices.Clone(types), func(t string) bool { return t == berth.TypeStream })
+}
+
 // Workers are the workers that a server runs now.
 type Workers struct {
 	ServerID   string   `json:"server_id"`

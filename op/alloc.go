@@ -21,6 +21,7 @@ type Alloc struct {
 	TaskGroup             string
 	Resources             *berth.Resources            // legacy sum of all tasks
 	TaskResources         map[string]*berth.Resources // legacy, by task
+	SharedResources       *berth.Resources            // legacy: what its tasks share
 	AllocatedResources    *AllocatedResources
 	Metrics               *berth.AllocMetric
 	DesiredStatus         berth.DesiredStatus
@@ -28,7 +29,7 @@ type Alloc struct {
 	DesiredTransition     DesiredTransition
 	ClientStatus          berth.ClientStatus
 	ClientDescription     string
-	TaskStates            map[string]*berth.TaskState
+	TaskStates            map[string]*TaskState
 	DeploymentID          berth.DeploymentID
 	DeploymentStatus      *berth.AllocDeploymentStatus
 	FollowupEvalID        berth.EvalID // the delayed evaluation that will replace it
@@ -67,7 +68,7 @@ type AllocStub struct {
 	DesiredDescription    string
 	ClientStatus          berth.ClientStatus
 	ClientDescription     string
-	TaskStates            map[string]*berth.TaskState
+	TaskStates            map[string]*TaskState
 	DeploymentStatus      *berth.AllocDeploymentStatus
 	FollowupEvalID        berth.EvalID
 	NextAllocation        berth.AllocID

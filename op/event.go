@@ -61,7 +61,9 @@ type EventPayload struct {
 	Variable        *VariableStub          `json:",omitempty"` // without its items and the ID of its lock
 	SchedulerConfig *berth.SchedulerConfig `json:",omitempty"`
 
-	Deleted bool `json:",omitempty"`
+	CSIVolume *CSIVolume  `json:",omitempty"`
+	Plugin    *PluginStub `json:",omitempty"`
+	Deleted   bool        `json:",omitempty"`
 }
 
 // ResourceEvent is a stream job or an object that it owns.

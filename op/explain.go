@@ -145,8 +145,20 @@ type GroupExplanation struct {
 	// needs more than 64 nodes. Only the first 8 groups with missing
 	// instances get them.
 	Changes []Change
+	// Algorithm is set if another scheduler algorithm would place more of the
+	// group, if all of the job was placed again.
+	Algorithm *OtherAlgorithm `json:",omitempty"`
 
 	Allocs []AllocReason // the newest live allocations, and why they are where they are
+}
+
+// OtherAlgorithm is a scheduler algorithm that places more of a group than the
+// one in force. It was tried on a copy of the state.
+type OtherAlgorithm struct {
+	Algorithm string
+	Instead   string // the one in force
+	Places    int    // instances, of Of
+	Of        int
 }
 
 // NodeVerdict is why a node was not chosen.

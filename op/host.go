@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"time"
 
 	"berth"
 	"berth/internal/acl"
@@ -22,9 +23,9 @@ type HostStats struct {
 	CPU              []HostCPU  // one for each processor
 	DiskStats        []HostDisk // of file systems on block devices
 	AllocDirStats    *HostDisk  // of the file system with the directories of allocations
-	DeviceStats      []Nothing  // none: agents have no devices
-	Uptime           uint64     // s
-	CPUTicksConsumed float64    // MHz
+	DeviceStats      []*DeviceGroupStats
+	Uptime           uint64  // s
+	CPUTicksConsumed float64 // MHz
 }
 
 // HostMemory is the memory of a machine, in bytes.
@@ -79,7 +80,7 @@ type TaskUsage struct {
 type ResourceUsage struct {
 	MemoryStats *MemoryUsage
 	CpuStats    *CPUUsage
-	DeviceStats []Nothing // none: agents have no devices
+	DeviceStats []Nothing // none: device plugins tell them of the machine only
 }
 
 // MemoryUsage is a use of memory, in bytes. Measured names those of the fields
@@ -251,4 +252,35 @@ func (c *ChangeMeta) Check() error {
 		}
 	}
 	return ps.Err()
+}
+
+// DeviceGroupStats are the statistics of equal devices.
+type DeviceGroupStats struct {
+	Vendor, Type, Name string
+	InstanceStats      map[string]*DeviceStats // by the ID of the device
+}
+
+// DeviceStats are those of one device.
+type DeviceStats struct {
+	Summary   *StatValue // the most telling one
+	Stats     *StatObject
+	Timestamp time.Time
+}
+
+// StatObject is a tree of statistics.
+type StatObject struct {
+	Nested     map[string]*StatObject
+	Attributes map[string]*StatValue
+}
+
+// StatValue is a statistic: a number, a fraction, a text or a truth.
+type StatValue struct {
+	FloatNumeratorVal   *float64 `json:",omitempty"`
+	FloatDenominatorVal *float64 `json:",omitempty"`
+	IntNumeratorVal     *int64   `json:",omitempty"`
+	IntDenominatorVal   *int64   `json:",omitempty"`
+	StringVal           *string  `json:",omitempty"`
+	BoolVal             *bool    `json:",omitempty"`
+	Unit                string   `json:",omitempty"`
+	Desc                string   `json:",omitempty"`
 }

@@ -10,8 +10,12 @@ import (
 // Node is a node as the API shows it.
 type Node struct {
 	*berth.Node
-	Drain bool // legacy: DrainStrategy is set
+	Drain         bool   // legacy: DrainStrategy is set
+	ComputedClass string // Class under the name that clients know
 }
+
+// ShowNode returns a node as the API shows it.
+func ShowNode(n *berth.Node) Node { return Node{Node: n, Drain: n.Draining(), ComputedClass: n.Class} }
 
 // NodeStub is a node in a list.
 type NodeStub struct {
@@ -168,10 +172,23 @@ type EmitEvents struct {
 	Write
 }
 
+// DrainSelf asks for a drain of the node because its agent is about to end, or, when
+// it is back, for the end of that. The drain of an operator stays as it is.
+type DrainSelf struct {
+	NodeID berth.NodeID
+	Spec   *berth.DrainSpec // nil: the agent is back
+	Write
+}
+
+// ShutdownDrain is the key of the metadata by which a drain is known that an agent
+// asked for before it ended.
+const ShutdownDrain = "berth.shutdown"
+
 // The operations that only agents use.
 var (
 	NodeRegister  = define[RegisterNode, NodeAnswer]("node.register", "", "Node.Register", acl.Node, acl.NoSpace, write)
 	NodeBeat      = define[BeatNode, NodeAnswer]("node.beat", "", "Node.UpdateStatus", acl.Node, acl.NoSpace, write)
+	NodeDrainSelf = define[DrainSelf, EligibilitySet]("node.drain-self", "", "Node.DrainSelf", acl.Node, acl.NoSpace, write)
 	NodePull      = define[NodeAllocIndexes, NodeAllocIndexesAnswer]("node.pull", "", "Node.GetClientAllocs", acl.Node, acl.NoSpace)
 	AllocFetch    = define[GetAllocs, GetAllocsAnswer]("alloc.fetch", "", "Alloc.GetAllocs", acl.Node, acl.NoSpace)
 	AllocReporter = define[ReportAllocs, WriteAnswer]("alloc.report", "", "Node.UpdateAlloc", acl.Node, acl.NoSpace, write)

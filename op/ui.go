@@ -37,6 +37,7 @@ type UIOverview struct {
 	Jobs      UIJobs
 	Allocs    GroupSummary // of jobs that are not stopped
 	Evals     UIEvals
+	Rates     UIRates
 	Nodes     *UINodes // nil: the caller may not see nodes
 	Pools     []UIPool // in order of name; empty if the caller may not see nodes
 	Attention []UIAttention
@@ -50,6 +51,11 @@ type UIJobs struct{ Total, Running, Pending, Dead, Stopped, Waiting int }
 
 // UIEvals counts open evaluations.
 type UIEvals struct{ Pending, Blocked int }
+
+// UIRates counts what happened in the last minute, as far as the answering server
+// saw it: allocations that were placed, started and failed, and evaluations that
+// ended.
+type UIRates struct{ Placed, Started, Failed, Evaluated int }
 
 // UINodes counts nodes.
 type UINodes struct{ Total, Ready, Down, Disconnected, Initializing, Draining, Ineligible int }

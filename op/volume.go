@@ -8,27 +8,41 @@ import (
 
 // VolumesQuery asks for the volumes of one type.
 type VolumesQuery struct {
-	Type     string       `query:"type"` // host; "" and csi are no volume
+	Type     string       `query:"type"` // host or csi; "" is no volume
 	PluginID string       `query:"plugin_id"`
 	NodeID   berth.NodeID `query:"node_id"`
 	NodePool string       `query:"node_pool"`
 	Query
 }
 
-// HostVolumeStub is a host volume in a list.
+// HostVolumeStub is a volume in a list. NodePool to State are those of a host
+// volume, CSI those of a CSI volume.
 type HostVolumeStub struct {
 	Namespace     string
 	ID            string
 	Name          string
 	PluginID      string
-	NodePool      string
-	NodeID        berth.NodeID
-	CapacityBytes int64
-	State         string
+	NodePool      string       `json:",omitempty"`
+	NodeID        berth.NodeID `json:",omitzero"`
+	CapacityBytes int64        `json:",omitempty"`
+	State         string       `json:",omitempty"`
 	CreateIndex   uint64
 	CreateTime    int64
 	ModifyIndex   uint64
 	ModifyTime    int64
+	*CSIStub
+}
+
+// CSIStub is what a list shows of CSI volumes only.
+type CSIStub struct {
+	ExternalID                              string
+	Topologies                              []berth.CSITopology `json:",omitempty"`
+	AccessMode, AttachmentMode              string
+	CurrentReaders, CurrentWriters          int
+	Schedulable, ControllerRequired         bool
+	Provider                                string
+	ControllersHealthy, ControllersExpected int
+	NodesHealthy, NodesExpected             int
 }
 
 // HostVolume is a host volume with the allocations that use it.
@@ -81,7 +95,7 @@ type DeleteClaim struct {
 // The operations on volumes. DELETE
 // /v1/volume/host/:id/delete is the older form.
 var (
-	ListVolumes          = define[VolumesQuery, []HostVolumeStub]("volume.list", "GET /v1/volumes", "", acl.HostVolumeRead, acl.QuerySpace)
+	ListVolumes          = define[VolumesQuery, []HostVolumeStub]("volume.list", "GET /v1/volumes", "", acl.AnyToken, acl.QuerySpace)
 	CreateHostVolume     = define[WriteHostVolume, HostVolumeWritten]("host_volume.create", "PUT /v1/volume/host/create", "", acl.HostVolumeCreate, acl.VolumeSpace)
 	RegisterHostVolume   = define[WriteHostVolume, HostVolumeWritten]("host_volume.register", "PUT /v1/volume/host/register", "", acl.HostVolumeRegister, acl.VolumeSpace)
 	ReadHostVolume       = define[VolumeRef, HostVolume]("host_volume.read", "GET /v1/volume/host/{VolumeID}", "", acl.HostVolumeRead, acl.QuerySpace)

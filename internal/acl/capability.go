@@ -57,6 +57,12 @@ const (
 	PluginRead     Capability = "plugin:read"
 	Management     Capability = "management"
 
+	CSIListVolume     Capability = "csi-list-volume" // in a namespace, as below
+	CSIReadVolume     Capability = "csi-read-volume"
+	CSIWriteVolume    Capability = "csi-write-volume"
+	CSIMountVolume    Capability = "csi-mount-volume"
+	CSIRegisterPlugin Capability = "csi-register-plugin"
+
 	HostVolumeCreate   Capability = "host-volume-create" // in a namespace, as below
 	HostVolumeRegister Capability = "host-volume-register"
 	HostVolumeRead     Capability = "host-volume-read"

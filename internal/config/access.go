@@ -162,3 +162,17 @@ func (d *decoder) access() {
 
 // textsInto reads a list of strings into a variable.
 func textsInto(to *[]string) setting { return texts(func(*Config) *[]string { return to }) }
+
+// Introduction configures whether new nodes must be introduced.
+type Introduction struct {
+	Enforcement string        // IntroductionNone, IntroductionWarn or IntroductionStrict
+	DefaultTTL  time.Duration // of introduction tokens
+	MaxTTL      time.Duration
+}
+
+// What servers do with a new node that shows no valid introduction token.
+const (
+	IntroductionNone   = "none"
+	IntroductionWarn   = "warn" // they take it, and log it
+	IntroductionStrict = "strict"
+)

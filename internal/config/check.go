@@ -36,7 +36,7 @@ func (d *decoder) complete(dev bool) {
 		d.client()
 	}
 	if !c.Server.Enabled && !c.Client.Enabled {
-		d.fail("", "nothing to run: server.enabled and client.enabled are both false")
+		d.fail("", "nothing to run: server.enabled and client.enabled are both false; to try Berth on one machine, use -dev")
 	}
 	d.dataDirs(dev)
 	d.drivers(dev)
@@ -64,8 +64,14 @@ func (d *decoder) names() {
 	d.name("name", c.Name)
 	d.name("region", c.Region)
 	d.name("datacenter", c.Datacenter)
-	if at := c.Server.AuthoritativeRegion; at != "" && at != c.Region {
-		d.fail("server.authoritative_region", "must be the region of this agent, %q, got %.140q: tokens, policies and roles are not replicated between regions, so each region is the authority for its own", c.Region, at)
+	if at := c.Server.AuthoritativeRegion; at != "" {
+		d.name("server.authoritative_region", at)
+		if c.Server.Enabled && c.ACL.Enabled && at != c.Region && c.ACL.ReplicationToken == "" {
+			d.warnf("acl.replication_token is not set: policies, tokens and namespaces of the authoritative region %q are not copied to region %q", at, c.Region)
+		}
+	}
+	if len(c.ACL.ReplicationToken) > 8<<10 {
+		d.fail("acl.replication_token", "is too long: %d bytes, at most %d are allowed", len(c.ACL.ReplicationToken), 8<<10)
 	}
 }
 
@@ -301,6 +307,7 @@ func (d *decoder) server() {
 	d.period("server.silence_brake_pace", s.SilenceBrakePace, time.Millisecond, time.Hour)
 	d.period("server.job_gc_interval", s.JobGCInterval, time.Second, 24*time.Hour)
 	d.period("server.node_gc_threshold", s.NodeGCThreshold, time.Second, longestAge)
+	d.period("server.csi_volume_claim_gc_threshold", s.LostClaims, time.Second, longestAge)
 	d.period("server.job_gc_threshold", s.JobGCThreshold, time.Second, longestAge)
 	d.period("server.eval_gc_threshold", s.EvalGCThreshold, time.Second, longestAge)
 	d.period("server.batch_eval_gc_threshold", s.BatchEvalGCThreshold, time.Second, longestAge)
@@ -323,10 +330,17 @@ func (d *decoder) dataDirs(dev bool) {
 	c := d.to
 	for path, dir := range map[string]string{
 		"data_dir": c.DataDir, "server.data_dir": c.Server.DataDir, "client.state_dir": c.Client.StateDir, "client.alloc_dir": c.Client.AllocDir,
-		"client.host_volumes_dir": c.Client.HostVolumesDir, "client.host_volume_plugin_dir": c.Client.HostVolumePluginDir,
+		"plugin_dir": c.PluginDir, "client.host_volumes_dir": c.Client.HostVolumesDir, "client.host_volume_plugin_dir": c.Client.HostVolumePluginDir,
+		"client.common_plugin_dir": c.Client.CommonPluginDir,
 	} {
-		if dir != "" && !filepath.IsAbs(dir) {
+		switch {
+		case dir == "":
+		case !filepath.IsAbs(dir):
 			d.fail(path, "%.200q is not an absolute path", dir)
+		default:
+			if at := notDir(dir); at != "" {
+				d.fail(path, "must be a directory, and %.200q is none", at)
+			}
 		}
 	}
 	switch {
@@ -337,6 +351,20 @@ func (d *decoder) dataDirs(dev bool) {
 	default:
 		d.fail("data_dir", "is missing: set the directory for persistent data")
 	}
+}
+
+// notDir returns the part of a path that exists and is no directory, "" if a
+// directory is there or can be made.
+func notDir(path string) string {
+	for ; path != "/" && path != "."; path = filepath.Dir(path) {
+		if info, err := os.Stat(path); err == nil {
+			if info.IsDir() {
+				return ""
+			}
+			return path
+		}
+	}
+	return ""
 }
 
 // drivers decides which drivers -dev enables by default: raw_exec only if no

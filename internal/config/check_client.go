@@ -72,6 +72,8 @@ func (d *decoder) client() {
 		c.PreferredFamily = f
 	}
 	d.cores()
+	d.inputs()
+	d.fingerprints()
 	d.hostVolumes()
 	d.hostNetworks()
 	d.groupNetworks()
@@ -79,11 +81,58 @@ func (d *decoder) client() {
 	d.logSinks()
 	d.period("client.max_kill_timeout", c.MaxKillTimeout, 0, 365*24*time.Hour)
 	d.collection()
+	d.users()
+	d.shutdown()
+}
+
+// shutdown checks how the node is drained before its agent ends. The block, empty or
+// not, turns that on.
+func (d *decoder) shutdown() {
+	s, path := &d.to.Client.DrainOnShutdown, "client.drain_on_shutdown"
+	if d.setAt[path] == "" {
+		return
+	}
+	s.Enabled = true
+	switch {
+	case d.setAt[path+".deadline"] == "":
+		s.Deadline = time.Hour
+	case s.Force:
+		d.fail(path+".deadline", "cannot be combined with force, which stops everything at once")
+	}
+	d.period(path+".deadline", s.Deadline, 0, 365*24*time.Hour)
+	if !d.to.LeaveOnInterrupt && !d.to.LeaveOnTerminate {
+		d.warnf("%s: %s has no effect unless leave_on_terminate or leave_on_interrupt is true", d.setAt[path], path)
+	}
+}
+
+// The numbers of users that tasks are given, unless the block users says others.
+const lowestUser, highestUser = 80_000, 89_999
+
+// users checks the numbers that tasks without a user are given. The block, empty or
+// not, turns them on.
+func (d *decoder) users() {
+	u := &d.to.Client.Users
+	if d.setAt["client.users"] == "" {
+		return
+	}
+	if d.setAt["client.users.dynamic_user_min"] == "" {
+		u.Low = lowestUser
+	}
+	if d.setAt["client.users.dynamic_user_max"] == "" {
+		u.High = highestUser
+	}
+	// Below are those of the system; above, the kernel's own.
+	d.between("client.users.dynamic_user_min", u.Low, 1000, 1<<31-1)
+	d.between("client.users.dynamic_user_max", u.High, 1000, 1<<31-1)
+	if u.Low > u.High {
+		d.fail("client.users.dynamic_user_min", "%d is above client.users.dynamic_user_max (%d)", u.Low, u.High)
+	}
 }
 
 // collection checks when directories of ended allocations are removed.
 func (d *decoder) collection() {
 	c := &d.to.Client
+	d.between("client.node_max_allocs", c.MaxAllocs, 0, 1_000_000)
 	d.between("client.gc_max_allocs", c.GCMaxAllocs, 1, 1_000_000)
 	d.period("client.gc_interval", c.GCInterval, time.Second, 24*time.Hour)
 	d.between("client.gc_parallel_destroys", c.GCParallel, 1, 64)

@@ -24,8 +24,10 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/cloud"
 	"berth/internal/agent/driver/docker"
 	"berth/internal/agent/driver/podman"
+	"berth/internal/agent/plugin"
 	"berth/internal/agent/ship"
 	"berth/internal/cpuset"
 )
@@ -70,6 +72,9 @@ type Config struct {
 	Server  Server
 	Client  Client
 	Plugins Plugins
+	// PluginDir has the programs of external drivers and device plugins; "" is
+	// plugins in DataDir.
+	PluginDir string
 
 	// Warnings are what an operator should know about a valid configuration.
 	Warnings []string
@@ -135,23 +140,10 @@ func (t *TLS) Enabled() bool { return t.HTTP || t.RPC }
 
 // ACL configures access control.
 type ACL struct {
-	Enabled        bool
-	MinTTL, MaxTTL time.Duration // bounds of how long tokens that expire are valid
+	Enabled          bool
+	MinTTL, MaxTTL   time.Duration // bounds of how long tokens that expire are valid
+	ReplicationToken string        // a management token of the authoritative region; "": none
 }
-
-// Introduction configures whether new nodes must be introduced.
-type Introduction struct {
-	Enforcement string        // IntroductionNone, IntroductionWarn or IntroductionStrict
-	DefaultTTL  time.Duration // of introduction tokens
-	MaxTTL      time.Duration
-}
-
-// What servers do with a new node that shows no valid introduction token.
-const (
-	IntroductionNone   = "none"
-	IntroductionWarn   = "warn" // they take it, and log it
-	IntroductionStrict = "strict"
-)
 
 // Telemetry configures metrics. Both formats are always served.
 type Telemetry struct {
@@ -204,12 +196,13 @@ type Server struct {
 	NoEvents              bool // serve no stream of events
 	Search                Search
 	Jobs                  JobLimits
+	Rejection             PlanRejection
 	EventBufferSize       int    // changes whose events are kept; there is a limit in bytes too
 	EncryptKey            []byte // for gossip; nil: not encrypted
 	Join                  Join
 	RejoinAfterLeave      bool   // rejoin the others even if this server left
 	Issuer                string // of identities: an address that tools of OpenID Connect find this API at; "": none
-	AuthoritativeRegion   string // "", or the region of the agent
+	AuthoritativeRegion   string // "": each region decides for itself
 	Introduction          Introduction
 	NonVoting             bool
 	RaftMultiplier        int                   // scales the timeouts between servers
@@ -232,24 +225,10 @@ type Server struct {
 	NodeGCThreshold       time.Duration
 	JobGCInterval         time.Duration
 	JobGCThreshold        time.Duration
+	LostClaims            time.Duration // how long a node is down before its claims on CSI volumes are given up
 	EvalGCThreshold       time.Duration
 	BatchEvalGCThreshold  time.Duration
 	DeploymentGCThreshold time.Duration
-}
-
-// Search configures the fuzzy search.
-type Search struct {
-	Fuzzy         bool
-	LimitQuery    int // objects of one kind that match
-	LimitResults  int // matches of one kind
-	MinTermLength int // characters of the text
-}
-
-// JobLimits are what this server takes of the jobs that it is asked to register.
-type JobLimits struct {
-	DefaultPriority int // of a job that has none
-	MaxCount        int // of all groups of a job together
-	MaxSource       int // bytes of a source that is kept with its job; 0: none is kept
 }
 
 // Client configures the node in this agent.
@@ -261,6 +240,9 @@ type Client struct {
 	// HostVolumesDir has the dynamic host volumes, and HostVolumePluginDir the
 	// programs that make them; both absolute.
 	HostVolumesDir, HostVolumePluginDir string
+	// CommonPluginDir has, in its directory secrets, the programs that secrets of
+	// tasks come from; absolute.
+	CommonPluginDir string
 
 	NodeClass         string // "": it has no class
 	NodePool          string
@@ -274,6 +256,7 @@ type Client struct {
 	MaxDynamicPort    int           // highest port given to tasks
 	NetworkInterface  string        // "": that of the default route, or loopback with -dev
 	MaxKillTimeout    time.Duration // upper bound of a task's kill_timeout
+	MaxAllocs         int           // that the node runs at a time; 0: any number
 	GCMaxAllocs       int           // directories of ended allocations kept
 	GCInterval        time.Duration // between looks at their disk
 	GCDisk, GCInodes  float64       // percent in use above which such directories are removed
@@ -281,6 +264,7 @@ type Client struct {
 	CgroupParent      string
 	SharedBy          int // how many allocations share a supervisor's process; 0 is the agent's default
 	DisableRemoteExec bool
+	LimitDisks        bool     // allocations that outgrow their ephemeral_disk fail
 	DiskFreeMB        int      // the disk that allocations can have; 0: what is free. DiskTotalMB goes first
 	NoHostUUID        bool     // a new node's ID is random, and not made from that of the machine
 	BindWildcard      bool     // ports of the default host network that are mapped are open on all addresses
@@ -295,10 +279,27 @@ type Client struct {
 	// UserDeny are the users that tasks of the drivers UserCheck must not run
 	// as.
 	UserDeny, UserCheck []string
+	// DrainOnShutdown drains the node before an agent ends that leaves (see
+	// LeaveOnTerminate).
+	DrainOnShutdown DrainOnShutdown
+	// Users are the numbers of tasks with a file tree of their own that have no
+	// user; a High of 0: they run as nobody.
+	Users struct{ Low, High int }
 
-	HostVolumes   map[string]HostVolume  // by name; nil if none, as below
-	HostNetworks  map[string]HostNetwork // by name
+	Fingerprints  map[string]cloud.Fingerprint // of clouds, by the label of the block; nil if none
+	NoClouds      []string                     // labels of clouds that are not asked
+	HostVolumes   map[string]HostVolume        // by name; nil if none, as below
+	HostNetworks  map[string]HostNetwork       // by name
 	GroupNetworks GroupNetworks
+	Inputs        Inputs
+}
+
+// DrainOnShutdown is how a node is drained before its agent ends.
+type DrainOnShutdown struct {
+	Enabled          bool
+	Deadline         time.Duration // 0: there is none
+	Force            bool          // everything is stopped at once
+	IgnoreSystemJobs bool
 }
 
 // HostVolume is a directory of the host that jobs can request by name.
@@ -332,8 +333,9 @@ type Plugins struct {
 	Exec       IsolatedPlugin // of the driver exec
 	Java       IsolatedPlugin
 	Qemu       QemuPlugin
-	Docker     docker.Config // without the node
-	Podman     podman.Config // without the node
+	Docker     docker.Config           // without the node
+	Podman     podman.Config           // without the node
+	External   map[string]plugin.Block // of programs in PluginDir, by name
 }
 
 // RawPlugin is what plugin "raw_exec" says besides.
@@ -391,15 +393,17 @@ func defaults(dev bool) *Config {
 			SilenceBrakeNodes: 10, SilenceBrakePercent: 25, SilenceBrakePace: 10 * time.Second,
 			EventBufferSize: 16384,
 			Search:          Search{Fuzzy: true, LimitQuery: 20, LimitResults: 100, MinTermLength: 2},
-			Jobs:            JobLimits{DefaultPriority: berth.DefaultPriority, MaxCount: 50_000, MaxSource: 1 << 20},
+			Jobs:            JobLimits{DefaultPriority: berth.DefaultPriority, MaxPriority: berth.MaxPriority, MaxCount: 50_000, MaxSource: 1 << 20},
+			Rejection:       PlanRejection{NodeThreshold: 100, NodeWindow: 5 * time.Minute},
 			TrackedVersions: 6,
 			RaftMultiplier:  1, RaftSnapshotThreshold: 8192, RaftSnapshotInterval: 2 * time.Minute, RaftTrailingLogs: 10240,
 			Introduction:     Introduction{Enforcement: IntroductionWarn, DefaultTTL: 5 * time.Minute, MaxTTL: 30 * time.Minute},
 			TokenGCThreshold: time.Hour, RootKeyRotation: 720 * time.Hour, RootKeyGCThreshold: time.Hour, RootKeyGCInterval: 10 * time.Minute,
-			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour,
+			NodeGCThreshold: 24 * time.Hour, JobGCInterval: 5 * time.Minute, JobGCThreshold: 4 * time.Hour, LostClaims: 5 * time.Minute,
 			EvalGCThreshold: time.Hour, BatchEvalGCThreshold: 24 * time.Hour, DeploymentGCThreshold: time.Hour,
 		},
 		Client: Client{
+			Inputs:  defaultInputs(),
 			Enabled: dev, NodePool: "default", NoHostUUID: true, BindWildcard: true, MinDynamicPort: 20000, MaxDynamicPort: 32000,
 			MaxKillTimeout: 30 * time.Second, GCMaxAllocs: 50, GCInterval: time.Minute, GCDisk: 80, GCInodes: 70, GCParallel: 2, GroupNetworks: groupNetworks,
 			UserDeny: []string{"root", "Administrator"}, UserCheck: []string{"exec", "java", "qemu"},
@@ -466,7 +470,7 @@ func (c *Config) Public() map[string]any {
 			"DeploymentGCThreshold": c.Server.DeploymentGCThreshold, "DefaultSchedulerConfig": c.Server.Scheduler,
 		},
 		"Client": map[string]any{
-			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir, "HostVolumesDir": c.Client.HostVolumesDir, "HostVolumePluginDir": c.Client.HostVolumePluginDir,
+			"Enabled": c.Client.Enabled, "Servers": append([]string{}, c.Client.Servers...), "StateDir": c.Client.StateDir, "AllocDir": c.Client.AllocDir, "HostVolumesDir": c.Client.HostVolumesDir, "HostVolumePluginDir": c.Client.HostVolumePluginDir, "CommonPluginDir": c.Client.CommonPluginDir,
 			"NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": maps.Clone(c.Client.Meta),
 			"CpuCompute": c.Client.CPUTotalCompute, "MemoryMB": c.Client.MemoryTotalMB, "DiskTotalMB": c.Client.DiskTotalMB,
 			"MinDynamicPort": c.Client.MinDynamicPort, "MaxDynamicPort": c.Client.MaxDynamicPort,
@@ -482,7 +486,7 @@ func (c *Config) Public() map[string]any {
 			"BridgeNetworkAllocSubnetIPv6": c.Client.GroupNetworks.SubnetIPv6, "BridgeNetworkHairpinMode": c.Client.GroupNetworks.Hairpin,
 			"CNIPath": c.Client.GroupNetworks.Plugins, "CNIConfigDir": c.Client.GroupNetworks.ConfigDir,
 		},
-		"Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled, "podman": !c.Plugins.Podman.Engine.Disabled},
+		"PluginDir": c.PluginDir, "Plugins": map[string]any{"raw_exec": c.Plugins.RawExec, "mock_driver": c.Plugins.MockDriver, "docker": !c.Plugins.Docker.Disabled, "podman": !c.Plugins.Podman.Engine.Disabled},
 	}
 }
 

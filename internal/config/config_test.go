@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,7 +146,7 @@ func diff(out *strings.Builder, path string, a, b reflect.Value) {
 // value: it may be a secret.
 func TestUnsupportedKeysRefuseByName(t *testing.T) {
 	const secret = "hunter2"
-	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "client": unsupportedClient, "ui": unsupportedUI} {
+	for path, t2 := range map[string]table{"": unsupported, "telemetry": unsupportedTelemetry, "server": unsupportedServer, "ui": unsupportedUI} {
 		for key := range t2 {
 			at := decode.Join(path, key)
 			t.Run(at, func(t *testing.T) {
@@ -210,6 +211,22 @@ func TestDevelopmentNeedsNoFile(t *testing.T) {
 	}
 	if info, err := os.Stat(c.DataDir); err != nil || info.Mode().Perm() != 0o711 { // tasks of other users pass through it
 		t.Errorf("the data directory is %v, %v", info, err)
+	}
+}
+
+// A directory that is a file is refused by the name of its key or flag.
+func TestDirectoriesAreDirectories(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(nil, Overrides{Dev: true, Flags: []Flag{{"-data-dir", "data_dir", file + "/sub"}}})
+	if err == nil || !strings.Contains(err.Error(), "-data-dir: data_dir: must be a directory, and "+strconv.Quote(file)+" is none") {
+		t.Errorf("%v", err)
+	}
+	_, err = load(t, "data_dir = \"/d\"\nclient {\n enabled = true\n alloc_dir = "+strconv.Quote(file)+"\n}\n")
+	if err == nil || !strings.Contains(err.Error(), ":4: client.alloc_dir: must be a directory") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -351,16 +368,28 @@ func TestPrivateIP(t *testing.T) {
 	}
 }
 
-// Each region is the authority for its own tokens: its name is accepted, and that of
-// another is refused with the reason.
+// A region is its own authority, or has another one. Without a token it copies
+// nothing from there, which is worth a warning.
 func TestAuthoritativeRegion(t *testing.T) {
 	const rest = "\ndata_dir = \"/d\"\nserver {\n enabled = true\n bootstrap_expect = 1\n authoritative_region = "
 	for region, want := range map[string]string{
-		`"eu"`: "", `""`: "", `"global"`: `server.authoritative_region: must be the region of this agent, "eu", got "global": tokens, policies and roles are not replicated between regions`,
+		`"eu"`: "", `""`: "", `"global"`: "", `"a/b"`: `server.authoritative_region: "a/b" is not a valid name`,
 	} {
 		_, err := load(t, `region = "eu"`+rest+region+"\n}")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", region, err, want)
+		}
+	}
+	for acl, want := range map[string]string{
+		"": "", "acl { enabled = true }": `acl.replication_token is not set: policies, tokens and namespaces of the authoritative region "global" are not copied to region "eu"`,
+		"acl { enabled = true replication_token = \"x\" }": "",
+	} {
+		c, err := load(t, `region = "eu"`+rest+`"global"`+"\n}\n"+strings.ReplaceAll(acl, " replication", "\nreplication"))
+		if err != nil {
+			t.Fatal(acl, err)
+		}
+		if got := strings.Join(c.Warnings, "\n"); strings.Contains(got, "replication_token") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: warns %q, want %q", acl, got, want)
 		}
 	}
 }

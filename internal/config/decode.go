@@ -27,6 +27,7 @@ type decoder struct {
 	to       *Config // filled in as keys are read
 	problems *berth.Problems
 	setAt    map[string]string // position of each key that is set, by path
+	others   []string          // paths of blocks of external plugins
 	instead  string            // follows what the setting at work refuses; see because
 }
 

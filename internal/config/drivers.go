@@ -8,6 +8,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver/podman"
 	"berth/internal/agent/driver/process"
+	"berth/internal/agent/plugin"
 	"berth/internal/decode"
 )
 
@@ -16,9 +17,9 @@ import (
 
 // plugins reads the plugin blocks, which configure drivers.
 func plugins(d *decoder, path string, n *node) {
-	plugin := func(keys table) setting { return block(table{"config": block(keys), "args": only()}) }
+	driver := func(keys table) setting { return block(table{"config": block(keys), "args": only()}) }
 	isolated := func(of func(*Config) *IsolatedPlugin) setting {
-		return plugin(table{
+		return driver(table{
 			"allow_caps":       texts(func(c *Config) *[]string { return &of(c).AllowCaps }),
 			"default_pid_mode": mode(func(c *Config) *string { return &of(c).PIDMode }),
 			"default_ipc_mode": mode(func(c *Config) *string { return &of(c).IPCMode }),
@@ -27,24 +28,83 @@ func plugins(d *decoder, path string, n *node) {
 			"no_pivot_root":    only(false),
 		})
 	}
-	d.block(path, n, table{
-		"raw_exec": plugin(table{
+	builtIn := table{
+		"raw_exec": driver(table{
 			"enabled":          flag(func(c *Config) *bool { return &c.Plugins.RawExec }),
 			"no_cgroups":       flag(func(c *Config) *bool { return &c.Plugins.Raw.NoCgroups }),
 			"denied_envvars":   texts(func(c *Config) *[]string { return &c.Plugins.Raw.DeniedEnv }),
 			"denied_host_uids": ranges(func(c *Config) *string { return &c.Plugins.Raw.DeniedUIDs }),
 			"denied_host_gids": ranges(func(c *Config) *string { return &c.Plugins.Raw.DeniedGIDs }),
 		}),
-		"mock_driver": plugin(table{"enabled": flag(func(c *Config) *bool { return &c.Plugins.MockDriver })}),
+		"mock_driver": driver(table{"enabled": flag(func(c *Config) *bool { return &c.Plugins.MockDriver })}),
 		"exec":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Exec }),
 		"java":        isolated(func(c *Config) *IsolatedPlugin { return &c.Plugins.Java }),
-		"docker":      plugin(dockerKeys),
-		podman.Plugin: plugin(podmanKeys),
-		"qemu": plugin(table{
+		"docker":      driver(dockerKeys),
+		podman.Plugin: driver(podmanKeys),
+		"qemu": driver(table{
 			"image_paths":    texts(func(c *Config) *[]string { return &c.Plugins.Qemu.ImagePaths }),
 			"args_allowlist": texts(func(c *Config) *[]string { return &c.Plugins.Qemu.Args }),
 		}),
+	}
+	if o, ok := n.value.(object); ok {
+		for _, name := range o.keys() {
+			if builtIn[name] == nil {
+				builtIn[name] = externalPlugin
+				d.others = append(d.others, decode.Join(path, name))
+			}
+		}
+	}
+	d.block(path, n, builtIn)
+}
+
+// externalPlugin reads the block of a program in plugin_dir. What its config may
+// hold the plugin says when it is started.
+func externalPlugin(d *decoder, path string, n *node) {
+	b := plugin.Block{}
+	d.block(path, n, table{
+		"args": func(d *decoder, path string, n *node) { b.Args, _ = d.texts(path, n) },
+		"config": func(d *decoder, path string, n *node) {
+			if o, ok := plain(n).(map[string]any); ok {
+				b.Config = o
+				return
+			}
+			d.addf(n.pos, path, "must be a block, got %s", kind(n.value))
+		},
 	})
+	if d.to.Plugins.External == nil {
+		d.to.Plugins.External = map[string]plugin.Block{}
+	}
+	d.to.Plugins.External[path[strings.LastIndexByte(path, '.')+1:]] = b
+}
+
+// plain returns a value without its places, as JSON has it.
+func plain(n *node) any {
+	switch v := n.value.(type) {
+	case object:
+		out := map[string]any{}
+		for k, in := range v {
+			out[k] = plain(in)
+		}
+		return out
+	case []*node:
+		out := []any{}
+		for _, in := range v {
+			out = append(out, plain(in))
+		}
+		return out
+	}
+	return n.value
+}
+
+// external refuses blocks of external plugins where there is no directory with
+// such.
+func (d *decoder) external() {
+	if d.to.PluginDir != "" {
+		return
+	}
+	for _, path := range d.others {
+		d.unknown(d.setAt[path], path, []string{"raw_exec", "mock_driver", "exec", "java", "docker", podman.Plugin, "qemu"})
+	}
 }
 
 // mode reads default_pid_mode or default_ipc_mode.
@@ -127,6 +187,8 @@ func options(d *decoder, path string, n *node) {
 			d.to.Client.DriverAllow = names(v)
 		case (k == "driver.denylist" || k == "driver.blacklist") && v != "":
 			d.to.Client.DriverDeny = names(v)
+		case k == "fingerprint.allowlist" || k == "fingerprint.denylist":
+			d.cloudOption(at, k == "fingerprint.allowlist", names(v))
 		case k == "user.denylist" || k == "user.blacklist":
 			d.to.Client.UserDeny = names(v)
 		case k == "user.checked_drivers":
@@ -139,7 +201,7 @@ func options(d *decoder, path string, n *node) {
 			d.to.Client.SharedBy = n
 		case d.dockerOption(at, k, v):
 		case v != "":
-			d.warnf("%s: %s has no effect: only those of docker, driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, supervisor.allocations, user.denylist and user.checked_drivers have",
+			d.warnf("%s: %s has no effect: only those of docker, driver.allowlist, driver.denylist, driver.raw_exec.enable, driver.raw_exec.no_cgroups, fingerprint.allowlist, fingerprint.denylist, supervisor.allocations, user.denylist and user.checked_drivers have",
 				d.setAt[at], berth.Clip(at, 100))
 		}
 	}

@@ -56,6 +56,7 @@ func Load(paths []string, flags Overrides) (*Config, error) {
 	c.Files = files
 	d := &decoder{to: c, problems: &ps, setAt: map[string]string{}}
 	d.block("", &node{value: all}, supported)
+	d.external()
 	if flags.Dev { // -dev runs both, whatever the files say
 		c.Server.Enabled, c.Client.Enabled = true, true
 	}
@@ -100,7 +101,7 @@ func (c *Config) dirs() {
 	for _, d := range []struct {
 		dir  *string
 		name string
-	}{{&c.Server.DataDir, "server"}, {&c.Client.StateDir, "client"}, {&c.Client.AllocDir, "alloc"}, {&c.Client.HostVolumesDir, "host_volumes"}, {&c.Client.HostVolumePluginDir, "host_volume_plugins"}} {
+	}{{&c.Server.DataDir, "server"}, {&c.Client.StateDir, "client"}, {&c.Client.AllocDir, "alloc"}, {&c.Client.HostVolumesDir, "host_volumes"}, {&c.Client.HostVolumePluginDir, "host_volume_plugins"}, {&c.Client.CommonPluginDir, "common_plugins"}} {
 		if *d.dir == "" {
 			*d.dir = filepath.Join(c.DataDir, d.name)
 		}

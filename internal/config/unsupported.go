@@ -32,14 +32,13 @@ func init() {
 	maps.Copy(serverKeys, unsupportedServer)
 	maps.Copy(clientKeys, groupNetworkKeys)
 	maps.Copy(uiKeys, unsupportedUI)
-	maps.Copy(clientKeys, unsupportedClient)
 }
 
 // Unsupported returns the keys that are refused by name unless their value asks
 // for what the agent does anyway, in order: "client.cni_path".
 func Unsupported() (out []string) {
 	for block, keys := range map[string]table{
-		"": unsupported, "telemetry.": unsupportedTelemetry, "server.": unsupportedServer, "client.": unsupportedClient, "ui.": unsupportedUI,
+		"": unsupported, "telemetry.": unsupportedTelemetry, "server.": unsupportedServer, "ui.": unsupportedUI,
 	} {
 		for key := range keys {
 			out = append(out, block+key)
@@ -62,8 +61,7 @@ var unsupported = table{
 	"reporting": because("it is a feature of Nomad Enterprise, and nothing is reported to anyone", empty("reporting")),
 	"eventlog":  because("agents run on Linux; use enable_syslog or log_file", empty("the Windows event log")),
 
-	"plugin_dir":        because("the drivers are built in and configured with plugin blocks", only()),
-	"common_plugin_dir": because("the drivers are built in and configured with plugin blocks", only()),
+	"common_plugin_dir": because("it is a key of the client block, for programs that secrets come from; others are in plugin_dir", only()),
 }
 
 // The reasons that several keys share.
@@ -91,26 +89,12 @@ var unsupportedTelemetry = table{
 
 // unsupportedServer are such keys of the server block.
 var unsupportedServer = table{
-	"redundancy_zone":               because(noEnterprise+"; non_voting_server keeps a server as a spare", only()),
-	"upgrade_version":               because(noEnterprise+"; replace servers one by one", only()),
-	"license_path":                  because("Berth has no licenses", only()),
-	"license_env":                   because("Berth has no licenses", only()),
-	"csi_volume_claim_gc_interval":  only(5 * time.Minute),
-	"csi_volume_claim_gc_threshold": only(time.Hour),
-	"csi_plugin_gc_threshold":       only(time.Hour),
-	"job_max_priority":              because("priorities are from 1 to 100", only(100)),
-	"plan_rejection_tracker": because("the metric nomad.nomad.plan.node_rejected names the nodes whose placements are refused; take one out with \"node eligibility -disable\"",
-		off("the plan rejection tracker", []string{"enabled"}, "node_threshold", "node_window")),
-}
-
-// unsupportedClient are such keys of the client block.
-var unsupportedClient = table{
-	"template":          empty("configuring templates"),
-	"artifact":          empty("configuring artifacts"),
-	"users":             because("no driver here makes users for tasks; give tasks a user that exists", empty("configuring users")),
-	"fingerprint":       because("no attribute is asked of a cloud; set what constraints need in client.meta", empty("configuring fingerprints")),
-	"drain_on_shutdown": because("have the unit run \"node drain -self -enable\" before it stops the agent", absent("draining on shutdown")),
-	"node_max_allocs":   because("what a node takes is limited by its resources; hold some back with client.reserved", only(0)),
+	"redundancy_zone":              because(noEnterprise+"; non_voting_server keeps a server as a spare", only()),
+	"upgrade_version":              because(noEnterprise+"; replace servers one by one", only()),
+	"license_path":                 because("Berth has no licenses", only()),
+	"license_env":                  because("Berth has no licenses", only()),
+	"csi_volume_claim_gc_interval": only(5 * time.Minute),
+	"csi_plugin_gc_threshold":      only(time.Hour),
 }
 
 // because adds to what a setting refuses why, or what to do instead.
@@ -233,13 +217,6 @@ func empty(what string) setting {
 		if isSet(n) {
 			d.refuse(n.pos, path, "%s is not supported: remove the block", what)
 		}
-	}
-}
-
-// absent is the setting of a block that takes effect by its presence.
-func absent(what string) setting {
-	return func(d *decoder, path string, n *node) {
-		d.refuse(n.pos, path, "%s is not supported: remove the block", what)
 	}
 }
 

@@ -18,9 +18,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// An operator's snapshot consists of a line that names the format, a line of
-// JSON that describes the content, the checksum of that line, and the saved
-// state, which has its own version and checksum.
+// An operator's snapshot is an archive, see archive.go. Its main file, which by
+// itself was the whole snapshot in earlier releases, consists of a line that names
+// the format, a line of JSON that describes the content, the checksum of that line,
+// and the saved state, which has its own version and checksum.
 
 const (
 	// The first line names the format, and the head that follows is at most
@@ -52,8 +53,8 @@ func (s *Server) SaveTo(w io.Writer) (Backup, error) {
 	return b, WriteBackup(w, b, snap)
 }
 
-// WriteBackup writes a state as an operator's snapshot that b describes.
-func WriteBackup(w io.Writer, b Backup, snap *state.Snapshot) error {
+// writeState writes what describes a state, and the state.
+func writeState(w io.Writer, b Backup, snap *state.Snapshot) error {
 	head, err := json.Marshal(b)
 	if err != nil {
 		return err
@@ -87,11 +88,8 @@ func rowsOf(snap *state.Snapshot) map[string]int {
 	return rows
 }
 
-// ReadBackup reads an operator's snapshot in full and checks it. A damaged or
-// truncated snapshot, one of a newer version, or another kind of file gives
-// berth.Invalid.
-func ReadBackup(r io.Reader) (Backup, *state.Snapshot, error) {
-	in := bufio.NewReaderSize(r, backupHeadMax)
+// readState reads what writeState wrote, in full, and checks it.
+func readState(in *bufio.Reader) (Backup, *state.Snapshot, error) {
 	var b Backup
 	// The lines come from an upload. ReadSlice reads no more than the
 	// buffer holds.

@@ -56,6 +56,7 @@ type Buffer struct {
 	readers int           // not yet closed
 	more    chan struct{} // closed when there is something new; nil while nobody waits
 	closed  bool          // Run has ended
+	minute  minute        // what happened in the last minute
 	aging   *time.Timer   // looks for events that are too old; nil while there can be none
 }
 
@@ -98,15 +99,16 @@ func (b *Buffer) follow(c *state.Commit) {
 		return
 	}
 	if s := sets(c); len(s) > 0 {
-		b.add(s)
+		b.add(s, c.Changes)
 	}
 }
 
-// add appends sets, drops what is then too much, and wakes readers.
-func (b *Buffer) add(sets []*Set) {
+// add appends the sets of changes, drops what is then too much, and wakes readers.
+func (b *Buffer) add(sets []*Set, changes []state.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	b.minute.add(now, changes)
 	for _, s := range sets {
 		s.added = now
 		s.number = b.first + uint64(len(b.sets))

@@ -33,6 +33,12 @@ func describe(e *Event, c *state.Change) {
 		e.Topic, e.Type = NodePool, either(e.Deleted, NodePoolDeleted, NodePoolUpserted)
 	case *berth.ServiceRegistration:
 		e.Topic, e.Type = Service, either(e.Deleted, ServiceDeregistration, ServiceRegistration)
+	case *berth.CSIVolume:
+		e.Topic, e.Type = CSIVolume, either(e.Deleted, CSIVolumeDeregistered, CSIVolumeRegistered)
+	case *state.CSIClaim:
+		e.Topic, e.Type, e.Deleted = CSIVolume, CSIVolumeClaim, false // the row that is deleted is not the volume
+	case *state.CSIPlugin:
+		e.Topic, e.Type = CSIPlugin, either(e.Deleted, CSIPluginDeleted, CSIPluginUpdated)
 	case *berth.HostVolume:
 		e.Topic, e.Type = HostVolume, either(e.Deleted, HostVolumeDeleted, HostVolumeRegistered)
 	default:

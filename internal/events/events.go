@@ -32,6 +32,8 @@ const (
 	Service    Topic = "Service"
 	Resource   Topic = "Resource"
 	HostVolume Topic = "HostVolume"
+	CSIVolume  Topic = "CSIVolume"
+	CSIPlugin  Topic = "CSIPlugin"
 
 	ACLToken       Topic = "ACLToken"
 	ACLPolicy      Topic = "ACLPolicy"
@@ -43,13 +45,13 @@ const (
 )
 
 // Topics are all topics.
-var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume,
+var Topics = []Topic{Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume, CSIVolume, CSIPlugin,
 	ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable, Operator}
 
 // Namespaced reports whether the rows of a topic belong to namespaces.
 func (t Topic) Namespaced() bool {
 	switch t {
-	case Node, NodePool, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Operator:
+	case Node, NodePool, CSIPlugin, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Operator:
 		return false
 	}
 	return true
@@ -83,6 +85,11 @@ const (
 	ServiceDeregistration         = "ServiceDeregistration"
 	HostVolumeRegistered          = "HostVolumeRegistered"
 	HostVolumeDeleted             = "HostVolumeDeleted"
+	CSIVolumeRegistered           = "CSIVolumeRegistered"
+	CSIVolumeDeregistered         = "CSIVolumeDeregistered"
+	CSIVolumeClaim                = "CSIVolumeClaim"
+	CSIPluginUpdated              = "CSIPluginUpdated"
+	CSIPluginDeleted              = "CSIPluginDeleted"
 	ACLTokenUpserted              = "ACLTokenUpserted"
 	ACLTokenDeleted               = "ACLTokenDeleted"
 	ACLPolicyUpserted             = "ACLPolicyUpserted"
@@ -112,7 +119,7 @@ type Set struct {
 type Event struct {
 	Topic   Topic
 	Type    string // one of the constants above, or of those for Resource
-	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool, *berth.ServiceRegistration, *berth.HostVolume, a row of access control, *berth.SealedVariable or *berth.SchedulerConfig; of Resource *berth.Job, *berth.StreamJob or *berth.Object
+	Row     any    // *berth.Job, *berth.Eval, *berth.Alloc, *berth.Deployment, *berth.Node, *berth.NodePool, *berth.ServiceRegistration, *berth.HostVolume, *berth.CSIVolume, *state.CSIClaim, *state.CSIPlugin, a row of access control, *berth.SealedVariable or *berth.SchedulerConfig; of Resource *berth.Job, *berth.StreamJob or *berth.Object
 	Deleted bool   // Row is the deleted row
 	// Summary holds the counts of a job at this change, for its status. It is
 	// nil for other topics, and for a job without counts.
@@ -147,6 +154,12 @@ func (e *Event) Key() string {
 	case *berth.ServiceRegistration:
 		return v.ID
 	case *berth.HostVolume:
+		return v.ID
+	case *berth.CSIVolume:
+		return v.ID
+	case *state.CSIClaim:
+		return v.VolumeID
+	case *state.CSIPlugin:
 		return v.ID
 	case *berth.ACLToken:
 		return v.AccessorID
@@ -186,6 +199,10 @@ func (e *Event) Namespace() string {
 		return v.Namespace
 	case *berth.HostVolume:
 		return v.Namespace
+	case *berth.CSIVolume:
+		return v.Namespace
+	case *state.CSIClaim:
+		return v.Namespace
 	case *berth.SealedVariable:
 		return v.Namespace
 	}
@@ -223,6 +240,10 @@ func (e *Event) FilterKeys() []string {
 		add(string(v.JobID), v.ServiceName, v.AllocID.String(), v.NodeID.String())
 	case *berth.HostVolume:
 		add(v.Name, v.PluginID, v.NodeID.String())
+	case *berth.CSIVolume:
+		add(v.Name, v.PluginID)
+	case *state.CSIClaim:
+		add(v.PluginID, v.AllocID.String(), v.NodeID.String())
 	case *berth.ACLRole:
 		add(v.Name)
 	case *berth.ACLBindingRule:
@@ -249,7 +270,7 @@ func hasEvents(c *state.Change) bool {
 		v, _ := cmp.Or(c.New, c.Old).(*berth.SealedVariable)
 		return v != nil && v.Namespace != ""
 	case state.Jobs, state.Evals, state.Allocs, state.Deployments, state.Nodes, state.NodePools, state.Services,
-		state.HostVolumes, state.ACLTokens, state.ACLPolicies, state.ACLRoles, state.ACLAuthMethods, state.ACLBindingRules,
+		state.HostVolumes, state.CSIVolumes, state.CSIClaims, state.CSIPlugins, state.ACLTokens, state.ACLPolicies, state.ACLRoles, state.ACLAuthMethods, state.ACLBindingRules,
 		state.SchedulerConfigs:
 		return true
 	}

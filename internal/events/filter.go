@@ -41,13 +41,15 @@ func ParseFilter(topics []string, namespace string) (*Filter, error) {
 	}
 	f := &Filter{namespace: namespace}
 	for _, text := range topics {
-		name, key, _ := strings.Cut(text, ":")
+		name, key, paired := strings.Cut(text, ":")
 		// Without a colon the key is empty, which selects all of the topic.
 		w := clause{topic: Topic(name), key: key}
 		if key == "*" {
 			w.key = ""
 		}
 		switch {
+		case name == "" && paired:
+			return nil, berth.Errorf(berth.Invalid, "topic: Invalid key value pair %q: want TOPIC or TOPIC:KEY", berth.Clip(text, 64))
 		case name == "*":
 			w.topic = ""
 		case !slices.Contains(Topics, w.topic):

@@ -12,7 +12,7 @@ import (
 // Describe sets what depends on the node alone: its capacity, whether it is
 // ready and its range of dynamic ports.
 func (u *Usage) Describe(n *berth.Node) {
-	u.Capacity, u.Ready = n.Room(), n.Ready()
+	u.Capacity, u.Ready, u.Most = n.Room(), n.Ready(), uint32(n.NodeMaxAllocs)
 	u.updatePowers()
 	u.MinDynamic, u.MaxDynamic = berth.MinDynamicPort, berth.MaxDynamicPort
 	if r := n.NodeResources; r.MinDynamicPort > 0 && r.MaxDynamicPort >= r.MinDynamicPort {

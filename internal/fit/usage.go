@@ -27,6 +27,7 @@ type Usage struct {
 	Ports    PortSet // held by allocations or reserved by the node
 	Reserved PortSet // reserved by the node
 	Allocs   uint32  // that have not ended
+	Most     uint32  // how many of those there may be; 0 is any number
 
 	MinDynamic, MaxDynamic uint16 // the range of dynamic ports
 
@@ -48,6 +49,7 @@ const (
 	DimMemory  = "memory"        // MiB
 	DimDisk    = "disk"          // MiB
 	DimDynamic = "dynamic ports" // number of ports
+	DimAllocs  = "allocations"   // number of those that the node takes
 	DimPort    = "port "         // with the number of a static port, and "on" and its host network if that has a name
 
 	DimCores   = "cores"                  // number of cores
@@ -59,6 +61,9 @@ const (
 // Fits reports whether the node has capacity for one more allocation.
 func (r *Request) Fits(u *Usage) bool {
 	if u.Used.CPU+r.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.MemoryMB > u.Capacity.MemoryMB || u.Used.DiskMB+r.DiskMB > u.Capacity.DiskMB {
+		return false
+	}
+	if u.Most > 0 && u.Allocs >= u.Most {
 		return false
 	}
 	if r.named != nil {
@@ -120,6 +125,9 @@ func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	add(DimCPU, "MHz", r.AskOn(u).CPU, free.CPU)
 	add(DimMemory, "MiB", r.MemoryMB, free.MemoryMB)
 	add(DimDisk, "MiB", r.DiskMB, free.DiskMB)
+	if u.Most > 0 {
+		add(DimAllocs, "", 1, int64(u.Most)-int64(u.Allocs))
+	}
 	// Named resources have rules of their own; those for ports replace the
 	// plain ones below.
 	if r.named != nil {

@@ -52,6 +52,7 @@
 //	I-48  one allocation of a PE           Check
 //	I-49  launches only count up           Check, Changed, Between
 //	I-60  usage of quotas equals a recount Check
+//	I-61  CSI volumes are kept apart       Check; state TestTheCommitKeepsCSIVolumesApart
 //	I-50  Submitted is complete            Check, Changed, Step
 //	I-51  what a user deleted stays away   Changed; state TestStreamsAgainstAModel
 //	I-52  an accepted job never vanishes   Changed; state TestStreamsAgainstAModel

@@ -47,6 +47,7 @@ func Check(s *state.Snapshot) []Violation {
 	c.children()
 	c.deployments()
 	c.deletions()
+	c.claims()
 	c.streams()
 	return c.found
 }

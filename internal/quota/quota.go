@@ -143,8 +143,8 @@ func (u *Usage) Of(j *berth.Job, g *berth.TaskGroup) []int64 {
 		r := t.Resources
 		sum[CPU] += int64(r.CPU)
 		sum[Cores] += int64(r.Cores)
-		sum[Memory] += int64(r.MemoryMB)
-		sum[MemoryMax] += int64(max(r.MemoryMB, r.MemoryMaxMB))
+		sum[Memory] += int64(r.MemoryMB + r.SecretsMB)
+		sum[MemoryMax] += int64(max(r.MemoryMB, r.MemoryMaxMB) + r.SecretsMB)
 		anyAmount = anyAmount || r.MemoryMaxMB < 0
 	}
 	if anyAmount {

@@ -1,6 +1,8 @@
 package saferoot
 
 import (
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,8 +22,8 @@ type Adoption struct {
 // adoptDepth is how deep a tree may be that is taken over.
 const adoptDepth = 64
 
-// Adopt moves the file or directory src of another directory on the same file
-// system to dst. Files there are replaced; directories are joined. Taken are
+// Adopt moves the file or directory src of another directory to dst, which may be on
+// another file system. Files there are replaced; directories are joined. Taken are
 // regular files with one name, directories, and links that stay below dst; what
 // else there is makes it an error of kind Invalid. Nobody may be writing to src.
 func (r *Root) Adopt(from *Root, src, dst string, o Adoption) error {
@@ -56,6 +58,11 @@ func adopt(sdir int, sname string, ddir int, dname string, within []string, o *A
 			return err
 		}
 		err := unix.Renameat(sdir, sname, ddir, dname)
+		if err == unix.EXDEV {
+			if err = copyFile(fd, ddir, dname, st.Mode, o); err == nil {
+				err = unix.Unlinkat(sdir, sname, 0)
+			}
+		}
 		if err == unix.EISDIR {
 			return bad("is a directory at its destination")
 		}
@@ -81,6 +88,36 @@ func adopt(sdir int, sname string, ddir int, dname string, within []string, o *A
 		return adoptDir(sdir, sname, ddir, dname, within, st.Mode, o)
 	}
 	return bad("is neither a file nor a directory nor a link")
+}
+
+// copyFile copies a file to another file system, where its name appears when all of
+// it is there.
+func copyFile(fd, ddir int, dname string, mode uint32, o *Adoption) error {
+	from, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd)) // the open file itself
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	tmp := dname + ".new"
+	if err := unix.Unlinkat(ddir, tmp, 0); err != nil && err != unix.ENOENT {
+		return err
+	}
+	made, err := openat(ddir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	to := os.NewFile(uintptr(made), tmp)
+	_, err = io.Copy(to, from)
+	if err == nil {
+		err = own(made, mode, o)
+	}
+	if err = errors.Join(err, to.Close()); err == nil {
+		if err = unix.Renameat(ddir, tmp, ddir, dname); err == nil {
+			return nil
+		}
+	}
+	_ = unix.Unlinkat(ddir, tmp, 0)
+	return err
 }
 
 // adoptDir moves what is in a directory.

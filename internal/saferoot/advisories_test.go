@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"berth/internal/hostile"
 )
 
 // C48, a row of docs/advisories.md: the names that must lead nowhere are tried with Go's own os.Root as well, so
@@ -24,7 +26,7 @@ func TestAdvisory_C48_RootOfTheStandardLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	names := append(hostileNames(), "logs/way-out/keep", "logs/top/etc/passwd", "logs/way-out", "logs/top", "logs/way-out/../keep", "logs/top/proc/self/environ", "logs/way-out/")
+	names := append(hostile.Names(), "logs/way-out/keep", "logs/top/etc/passwd", "logs/way-out", "logs/top", "logs/way-out/../keep", "logs/top/proc/self/environ", "logs/way-out/")
 	for _, n := range names {
 		f, err := r.Open(n)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"berth"
 	"berth/internal/eventually"
+	"berth/internal/hostile"
 )
 
 // newRoot is a root beside a secret that nothing may reach.
@@ -73,27 +73,8 @@ func closeRoot(r *Root) {
 	}
 }
 
-// hostileNames are paths that must be refused whatever is there.
-func hostileNames() []string {
-	out := []string{
-		"", "..", "../secret", "../../etc/passwd", "/", "/etc/passwd", "logs/../../secret", "logs/..", "logs/../out",
-		"./logs", "logs/.", "logs//out", "logs/", "//", "logs/out/", ".\x00", "logs\x00", "logs/out\x00.txt", "\x00",
-		"..\\secret", "logs\\..\\..\\secret", "\\\\host\\share", "C:\\x", "logs/..\\x",
-		strings.Repeat("a", 256), strings.Repeat("a/", 4000), "logs/" + strings.Repeat("b", 300),
-		"...//..", "logs/deep/../../../secret", "/proc/self/root/etc/passwd", "logs/./../../secret",
-	}
-	for _, up := range []string{"../", "x/../../", "logs/deep/../../../", "/../"} {
-		for n := 1; n < 12; n++ {
-			for _, end := range []string{"secret", "etc/passwd", "outside/keep", "in/../secret", "."} {
-				out = append(out, strings.Repeat(up, n)+end)
-			}
-		}
-	}
-	return out
-}
-
 func TestHostileNamesAreRefusedEverywhere(t *testing.T) {
-	names := hostileNames()
+	names := hostile.Names()
 	if len(names) < 200 {
 		t.Fatalf("only %d names", len(names))
 	}
@@ -300,7 +281,7 @@ func TestDirectoriesGetTheirPermissionsWhateverTheUmask(t *testing.T) {
 }
 
 func FuzzPathsStayInside(f *testing.F) {
-	for _, n := range hostileNames() {
+	for _, n := range hostile.Names() {
 		f.Add(n)
 	}
 	f.Add("logs/out")

@@ -93,6 +93,11 @@ func (s *Snapshot) RightsOf(t *berth.ACLToken) *acl.ACL {
 	if t.Type == berth.TokenManagement {
 		return acl.Everything()
 	}
+	return s.RightsBy(s.PoliciesOf(t)...)
+}
+
+// PoliciesOf returns the names of the policies of a token, and of its roles.
+func (s *Snapshot) PoliciesOf(t *berth.ACLToken) []string {
 	names := append([]string{}, t.Policies...)
 	for _, id := range t.Roles {
 		if r := s.ACLRole(id); r != nil {
@@ -101,7 +106,7 @@ func (s *Snapshot) RightsOf(t *berth.ACLToken) *acl.ACL {
 			}
 		}
 	}
-	return s.RightsBy(names...)
+	return names
 }
 
 // WorkloadPolicies returns the names of the policies that are bound to a task.

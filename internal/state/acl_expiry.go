@@ -64,10 +64,11 @@ func (c *TakeOneTimeToken) Apply(tx *Tx) error {
 }
 
 // ExpiredTokens returns the accessor IDs of tokens that expired at a time or
-// before, at most a number of them, and whether a one-time token did.
-func (s *Snapshot) ExpiredTokens(at time.Time, most int) (tokens []string, oneTime bool) {
+// before, at most a number of them, and whether a one-time token did. local leaves
+// out the global tokens.
+func (s *Snapshot) ExpiredTokens(at time.Time, most int, local bool) (tokens []string, oneTime bool) {
 	for t := range s.ACLTokens() {
-		if t.Expired(at) && len(tokens) < most {
+		if t.Expired(at) && len(tokens) < most && !(local && t.Global) {
 			tokens = append(tokens, t.AccessorID)
 		}
 	}

@@ -127,11 +127,18 @@ func TestExpiredTokensAreDropped(t *testing.T) {
 	}
 	log.Must(t, &state.PutOneTimeToken{Token: &berth.OneTimeToken{AccessorID: "ever", SecretHash: [32]byte{1}, Sealed: []byte{1}, ExpirationTime: 20}})
 	for at, want := range map[int64]string{9: "[] false", 10: "[old] false", 20: "[old] true", 30: "[new old] true"} {
-		tokens, oneTime := store.Snapshot().ExpiredTokens(time.Unix(0, at), 10)
+		tokens, oneTime := store.Snapshot().ExpiredTokens(time.Unix(0, at), 10, false)
 		if got := fmt.Sprint(tokens, oneTime); got != want {
 			t.Errorf("expired at %d: %s, want %s", at, got, want)
 		}
 	}
+	global := tokenOf("global", "global", berth.TokenManagement)
+	global.Global, global.ExpirationTime = true, 10
+	log.Must(t, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{global}})
+	if tokens, _ := store.Snapshot().ExpiredTokens(time.Unix(0, 20), 10, true); fmt.Sprint(tokens) != "[old]" {
+		t.Errorf("of this region %v have expired", tokens)
+	}
+	log.Must(t, &state.DeleteACLTokens{Accessors: []string{"global"}})
 	refusedAs(t, log, &state.DropExpired{Accessors: []string{"old", "new"}, At: 20}, berth.Conflict, `"new" has not expired`)
 	refusedAs(t, log, &state.DropExpired{Accessors: []string{"ever"}, At: 1 << 60}, berth.Conflict, `"ever" has not expired`)
 	log.Must(t, &state.DropExpired{Accessors: []string{"old", "gone"}, At: 20})

@@ -44,6 +44,9 @@ func (tx *Tx) changeAlloc(old, a *berth.Alloc) {
 	if tx.services.count > 0 && a.Ended() && !old.Ended() {
 		tx.endServices(tx.ServicesOf(a.ID))
 	}
+	if a.Ended() != old.Ended() {
+		tx.followClaims(tx.ClaimsOfAlloc(a.ID))
+	}
 }
 
 // account changes the usage of a node from what old holds to what a holds.

@@ -17,6 +17,7 @@ var _ = []*limit.Limit{
 	limit.Bound("scaling_meta", "Bytes of the meta of a scaling, as JSON", limit.Bytes, int64(MaxScalingMeta), "the request is refused (400)"),
 	limit.Bound("stream_error", "Bytes of why a submission was given up", limit.Bytes, int64(MaxStreamError), "the rest is cut off"),
 	limit.Bound("one_time_secret", "Bytes of the encrypted secret of a one-time token", limit.Bytes, int64(maxSealed), "the request is refused (400)"),
+	limit.Bound("csi_plugins_per_node", "CSI plugins of a node, of each kind", limit.Count, int64(maxPlugins), "the node is refused (400)"),
 	limit.Bound("service_id", "Bytes of the ID of a service registration", limit.Bytes, int64(maxServiceID), "the request is refused (400)"),
 	limit.Bound("service_meta", "Entries of the meta of a service registration", limit.Count, int64(maxServiceMeta), "the request is refused (400)"),
 	limit.Bound("acl_rows_per_request", "Tokens, policies or roles that one request changes", limit.Count, int64(MaxACLRows), "the request is refused (400)"),

@@ -31,11 +31,14 @@ const (
 	QuotaUsages
 	HostVolumes
 	HostVolumeClaims
+	CSIVolumes
+	CSIClaims
+	CSIPlugins
 	tableCount
 )
 
 // tableNames has the names of the tables in the order of the constants.
-var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables", "acl_tokens", "acl_policies", "acl_roles", "acl_auth_methods", "acl_binding_rules", "acl_one_time_tokens", "quotas", "quota_usage", "host_volumes", "host_volume_claims"}
+var tableNames = [tableCount]string{"namespaces", "nodes", "jobs", "evals", "allocs", "deployments", "job_summary", "scheduler_config", "node_pools", "services", "streams", "resources", "root_keys", "variables", "acl_tokens", "acl_policies", "acl_roles", "acl_auth_methods", "acl_binding_rules", "acl_one_time_tokens", "quotas", "quota_usage", "host_volumes", "host_volume_claims", "csi_volumes", "csi_claims", "csi_plugins"}
 
 // String returns the table's name in snake case.
 func (t Table) String() string { return tableNames[t] }

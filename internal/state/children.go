@@ -1,7 +1,9 @@
 package state
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	"berth"
 )
@@ -12,6 +14,20 @@ func (s *Snapshot) ChildrenOf(parent berth.JobKey) iter.Seq[*berth.Job] {
 	return of(&s.jobs.rows, &s.jobs.kin.children, keyHash(parent), func(j *berth.Job) bool {
 		return j.ParentID == parent.ID && j.Namespace == parent.Namespace
 	})
+}
+
+// ChildrenOfIncarnation returns the children of one incarnation of a job, oldest
+// first. Children of an earlier job with that name are not among them.
+func (s *Snapshot) ChildrenOfIncarnation(parent berth.JobKey, uid berth.UID) (out []*berth.Job) {
+	for j := range s.ChildrenOf(parent) {
+		if uid.Index < j.UID.Index {
+			out = append(out, j)
+		}
+	}
+	slices.SortFunc(out, func(a, b *berth.Job) int {
+		return cmp.Or(cmp.Compare(a.UID.Index, b.UID.Index), cmp.Compare(a.UID.Ordinal, b.UID.Ordinal))
+	})
+	return out
 }
 
 // ChildByToken returns the child that was dispatched with an idempotency token,

@@ -87,6 +87,10 @@ func init() {
 		125: {make: func() Command { return &PutHostVolume{} }, since: volumesSince, feature: volumes},
 		126: {make: func() Command { return &DeleteHostVolume{} }, since: volumesSince, feature: volumes},
 		127: {make: func() Command { return &DeleteHostVolumeClaim{} }, since: volumesSince, feature: volumes},
+		128: {make: func() Command { return &PutCSIVolume{} }, since: csiSince, feature: csiVolumes},
+		129: {make: func() Command { return &DeleteCSIVolume{} }, since: csiSince, feature: csiVolumes},
+		130: {make: func() Command { return &StepCSIClaim{} }, since: csiSince, feature: csiVolumes, counted: true},
+		131: {make: func() Command { return &DetachCSIVolume{} }, since: csiSince, feature: csiVolumes},
 	}
 	for n, k := range kinds {
 		if k.make != nil {

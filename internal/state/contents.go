@@ -25,6 +25,7 @@ var contentNames = map[codec.Kind]string{
 	codec.ACLToken: "acl_tokens", codec.ACLPolicy: "acl_policies", codec.ACLRole: "acl_roles",
 	codec.ACLAuthMethod: "acl_auth_methods", codec.ACLBindingRule: "acl_binding_rules", codec.ACLOneTimeToken: "acl_one_time_tokens",
 	codec.Quota: "quotas", codec.HostVolume: "host_volumes", codec.HostVolumeClaim: "host_volume_claims",
+	codec.CSIVolume: "csi_volumes", codec.CSIClaim: "csi_claims", codec.CSIPlugin: "csi_plugins",
 }
 
 // Contents returns how much the state holds of each kind of row that occurs,

@@ -29,4 +29,5 @@ var RowTypes = []reflect.Type{
 	reflect.TypeFor[berth.ACLAuthMethod](), reflect.TypeFor[berth.ACLBindingRule](), reflect.TypeFor[berth.OneTimeToken](),
 	reflect.TypeFor[berth.Quota](),
 	reflect.TypeFor[berth.HostVolume](), reflect.TypeFor[berth.HostVolumeClaim](),
+	reflect.TypeFor[berth.CSIVolume](), reflect.TypeFor[CSIClaim](), reflect.TypeFor[CSIPlugin](),
 }

@@ -83,7 +83,7 @@ func (s *Snapshot) UsersOfHostVolume(v *berth.HostVolume) (out []*berth.Alloc) {
 // usesHostVolume reports whether an allocation uses the host volume of a name.
 func usesHostVolume(a *berth.Alloc, name string) bool {
 	for _, r := range a.Group.Volumes {
-		if r.SourceFor(a.Index) == name {
+		if r.Type != berth.VolumeCSI && r.SourceFor(a.Index) == name {
 			return true
 		}
 	}
@@ -176,7 +176,7 @@ func (tx *Tx) claimSticky(a *berth.Alloc, n *berth.Node) {
 	for _, name := range slices.Sorted(maps.Keys(a.Group.Volumes)) {
 		r := a.Group.Volumes[name]
 		info, ok := n.HostVolumes[r.SourceFor(a.Index)]
-		if !r.Sticky || !ok || info.ID == "" {
+		if !r.Sticky || !ok || info.ID == "" || r.Type == berth.VolumeCSI {
 			continue
 		}
 		c := &berth.HostVolumeClaim{

@@ -83,11 +83,17 @@ func (c *RegisterJob) Apply(tx *Tx) error {
 // that restart in turn.
 const inputsSince = 6
 
+// roomSince is the log version that brought the size of directories of secrets and
+// the most allocations of a node.
+const roomSince = 7
+
 // needs implements needer: stream jobs came with log version 2.
 func (c *RegisterJob) needs() int {
 	switch {
 	case c.Job == nil:
 		return 1
+	case slices.ContainsFunc(c.Job.TaskGroups, sizesSecrets), UsesCSI(c.Job):
+		return roomSince
 	case slices.ContainsFunc(c.Job.TaskGroups, ordered):
 		return inputsSince
 	case c.Job.Type == berth.TypeStream:
@@ -98,10 +104,34 @@ func (c *RegisterJob) needs() int {
 
 // feature implements featured.
 func (c *RegisterJob) feature() string {
-	if c.needs() == inputsSince {
+	switch c.needs() {
+	case roomSince:
+		if UsesCSI(c.Job) {
+			return csiVolumes
+		}
+		return "resources.secrets"
+	case inputsSince:
 		return "depends_on, once and rolling"
 	}
 	return streamJobs
+}
+
+// sizesSecrets reports whether a group says how large directories of secrets are.
+func sizesSecrets(g *berth.TaskGroup) bool {
+	return slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return t.Resources != nil && t.Resources.SecretsMB != 0 })
+}
+
+// UsesCSI reports whether a job has CSI volumes or plugins.
+func UsesCSI(j *berth.Job) bool { return slices.ContainsFunc(j.TaskGroups, usesCSI) }
+
+// usesCSI reports whether a group has CSI volumes or plugins.
+func usesCSI(g *berth.TaskGroup) bool {
+	for _, v := range g.Volumes {
+		if v.Type == berth.VolumeCSI {
+			return true
+		}
+	}
+	return slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return t.CSIPluginConfig != nil })
 }
 
 // ordered reports whether a group has what came with log version 6.

@@ -76,6 +76,9 @@ var loaders = map[codec.Kind]func(*loader, *codec.Reader) error{
 	codec.Quota:           loadQuota,
 	codec.HostVolume:      loadHostVolume,
 	codec.HostVolumeClaim: loadHostVolumeClaim,
+	codec.CSIVolume:       loadCSIVolume,
+	codec.CSIClaim:        loadCSIClaim,
+	codec.CSIPlugin:       loadCSIPlugin,
 }
 
 // record loads one record of a saved snapshot. Errors of r are left to the
@@ -135,6 +138,8 @@ func (l *loader) finish() *Snapshot {
 	l.countQuotas()
 	s.quotas.changed, s.quotas.counted = l.changed[Quotas], l.changed[QuotaUsages]
 	s.hostVolumes.changed, s.hostVolumes.claims.changed = l.changed[HostVolumes], l.changed[HostVolumeClaims]
+	l.findRunners()
+	s.csi.changed, s.csi.claims.changed, s.csi.plugins.changed = l.changed[CSIVolumes], l.changed[CSIClaims], l.changed[CSIPlugins]
 	s.traces = traces{since: s.Index}
 	return l.tx.Seal()
 }

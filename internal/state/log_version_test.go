@@ -145,7 +145,7 @@ func TestEveryNumberHasALogVersion(t *testing.T) {
 		}
 	}
 	delete(last, codec.LogVersion) // its file lists those
-	if want := (map[int]state.Number{1: 43, 2: 56, 3: 57, 4: 82, 5: 96}); !reflect.DeepEqual(last, want) {
+	if want := (map[int]state.Number{1: 43, 2: 56, 3: 57, 4: 82, 5: 96, 6: 127, 7: 131}); !reflect.DeepEqual(last, want) {
 		t.Errorf("the last numbers of log versions are %v, not %v", last, want)
 	}
 }
@@ -160,6 +160,9 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{statetest.Register(sized(t, 2, ""), 1), 1},
 		{stream, 2},
 		{&state.RegisterJob{Job: &berth.Job{TaskGroups: []*berth.TaskGroup{{DependsOn: []string{"group.db"}}}}}, 6},
+		{&state.RegisterJob{Job: &berth.Job{TaskGroups: []*berth.TaskGroup{{Tasks: []*berth.Task{{Resources: &berth.Resources{SecretsMB: 2}}}}}}}, 7},
+		{&state.RegisterNode{Node: &berth.Node{}}, 1},
+		{&state.RegisterNode{Node: &berth.Node{NodeMaxAllocs: 3}}, 7},
 		{&state.BeginTerm{Term: 3}, 1},
 		{&state.BeginTerm{Term: 3, Cluster: state.ClusterID{1}}, 2},
 		{&state.CreateEvals{Evals: []state.EvalFor{{}, {}}}, 1},
@@ -173,6 +176,9 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{&state.UpsertServices{Services: []*berth.ServiceRegistration{{}}}, 1},
 		{&state.UpsertServices{Services: []*berth.ServiceRegistration{{}, {Unhealthy: true}}}, 6},
 		{&state.ReportAllocs{}, 1},
+		{spaces("a", "b"), 4},
+		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Quota: "q"}, {OptionalExtraClaims: map[string]string{"a": "b"}}}}, 8},
+		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{RequiredExtraClaims: map[string]string{"a": "b"}}, {Quota: "q"}}}, 8},
 	} {
 		if got := state.Needs(x.c); got != x.want {
 			t.Errorf("%T needs log version %d, not %d", x.c, got, x.want)
@@ -222,9 +228,9 @@ func TestTheFirstCommandOfALogVersionIsAskedFor(t *testing.T) {
 // agree on it can read.
 func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
-	for i, version := range []string{"3", "4", "5", "6", "7", "8"} {
+	for i, version := range []string{"3", "4", "5", "6", "7", "8", "9", "10"} {
 		logVersion := i + 1
-		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}}[logVersion]
+		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}, 7: &state.RaiseLogVersion{To: 7}, 8: &state.RaiseLogVersion{To: 8}}[logVersion]
 		if raise != nil {
 			if _, err := log.Propose(t.Context(), raise); err != nil {
 				t.Fatal(err)

@@ -78,19 +78,30 @@ func (c *UpsertNamespaces) Apply(tx *Tx) error {
 	return nil
 }
 
-// needs implements needer: quotas came with log version 5.
+// claimsSince is the log version that brought the extra claims of namespaces.
+const claimsSince = 8
+
+// needs implements needer: quotas came with log version 5, extra claims with 8.
 func (c *UpsertNamespaces) needs() int {
+	need := 4
 	for _, n := range c.Namespaces {
-		if n != nil && n.Quota != "" {
-			return quotasSince
+		switch {
+		case n == nil:
+		case len(n.RequiredExtraClaims)+len(n.OptionalExtraClaims) > 0:
+			return claimsSince
+		case n.Quota != "":
+			need = quotasSince
 		}
 	}
-	return 4
+	return need
 }
 
 // feature implements featured.
 func (c *UpsertNamespaces) feature() string {
-	if c.needs() == quotasSince {
+	switch c.needs() {
+	case claimsSince:
+		return "extra claims of namespaces"
+	case quotasSince:
 		return quotas
 	}
 	return "namespaces"
@@ -159,6 +170,11 @@ func (s *Snapshot) namespaceUsers(name string) string {
 	}
 	var volumes []string
 	for v := range s.HostVolumes() {
+		if v.Namespace == name {
+			volumes = append(volumes, v.ID)
+		}
+	}
+	for v := range s.CSIVolumes() {
 		if v.Namespace == name {
 			volumes = append(volumes, v.ID)
 		}

@@ -60,9 +60,9 @@ func TestNamespaces(t *testing.T) {
 	}
 
 	// All or nothing.
-	refusedAs(t, log, spaces("new", "no name"), berth.Invalid, `"no name" is not a valid name`)
-	refusedAs(t, log, spaces("-"), berth.Invalid, "not a valid name")
-	refusedAs(t, log, spaces("*"), berth.Invalid, "not a valid name")
+	refusedAs(t, log, spaces("new", "no name"), berth.Invalid, `invalid name "no name"`)
+	refusedAs(t, log, spaces("-"), berth.Invalid, "invalid name")
+	refusedAs(t, log, spaces("*"), berth.Invalid, "invalid name")
 	refusedAs(t, log, spaces(), berth.Invalid, "must name 1 to 1000, got 0")
 	refusedAs(t, log, &state.UpsertNamespaces{Namespaces: make([]*berth.Namespace, 2)}, berth.Invalid, "one of them is empty")
 	quota := spaces("new")

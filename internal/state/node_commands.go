@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -72,9 +73,13 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 	return nil
 }
 
-// needs implements needer: what belongs to volumes came with log version 6.
+// needs implements needer: what belongs to volumes came with log version 6, the most
+// allocations with 7.
 func (c *RegisterNode) needs() int {
 	if n := c.Node; n != nil {
+		if n.NodeMaxAllocs != 0 || len(n.CSIControllerPlugins)+len(n.CSINodePlugins) > 0 {
+			return roomSince
+		}
 		for _, v := range n.HostVolumes {
 			if v.ID != "" {
 				return volumesSince
@@ -85,7 +90,18 @@ func (c *RegisterNode) needs() int {
 }
 
 // feature implements featured.
-func (c *RegisterNode) feature() string { return volumes }
+func (c *RegisterNode) feature() string {
+	switch {
+	case c.needs() < roomSince:
+		return volumes
+	case c.Node.NodeMaxAllocs != 0:
+		return "client.node_max_allocs"
+	}
+	return csiVolumes
+}
+
+// maxPlugins bounds the CSI plugins of a node, of each kind.
+const maxPlugins = 100
 
 // checkNode returns an error unless a node has everything that its readers rely
 // on. The handler checks more, with better messages; this is for a log that
@@ -98,6 +114,8 @@ func checkNode(n *berth.Node) error {
 		return berth.Errorf(berth.Invalid, "unknown node status %q: want initializing, ready, down or disconnected", n.Status)
 	case n.SchedulingEligibility != "" && n.SchedulingEligibility != berth.NodeEligible && n.SchedulingEligibility != berth.NodeIneligible:
 		return berth.Errorf(berth.Invalid, "unknown node eligibility %q: want eligible or ineligible", n.SchedulingEligibility)
+	case n.NodeMaxAllocs < 0 || n.NodeMaxAllocs > math.MaxInt32:
+		return berth.Errorf(berth.Invalid, "node: the most allocations must be at least 0, got %d", n.NodeMaxAllocs)
 	case n.NodeResources.MaxDynamicPort > berth.MaxPort:
 		return berth.Errorf(berth.Invalid, "node: the highest dynamic port must be at most %d, got %d", berth.MaxPort, n.NodeResources.MaxDynamicPort)
 	}
@@ -105,6 +123,13 @@ func checkNode(n *berth.Node) error {
 	for name, d := range n.Drivers {
 		if d == nil {
 			return berth.Errorf(berth.Invalid, "node: driver %q has no information", name)
+		}
+	}
+	for _, plugins := range [2]map[string]*berth.CSIInfo{n.CSIControllerPlugins, n.CSINodePlugins} {
+		for id, x := range plugins {
+			if x == nil || !validate.CSIPlugin(id) || len(plugins) > maxPlugins || validate.CSIInfo(x) != "" {
+				return berth.Errorf(berth.Invalid, "node: CSI plugin %q is not valid, or of more than %d", berth.Clip(id, 64), maxPlugins)
+			}
 		}
 	}
 	if r := n.ReservedResources; r != nil {

@@ -200,7 +200,7 @@ func TestPoolsInSnapshots(t *testing.T) {
 		t.Errorf("loaded it is another state\n%s", diff(again, snap))
 	}
 
-	old, err := state.Load(bytes.NewReader(before(t, recs, 1, 16, 15)))
+	old, err := state.Load(bytes.NewReader(before(t, recs, 1, 19, 15)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ func (tx *Tx) removeNode(n *berth.Node) {
 	t.changed = tx.Index
 	tx.note(Nodes, n, nil)
 	tx.followHostVolumes(n.ID, nil)
+	tx.followPlugins(n, nil)
+	tx.followClaims(tx.ClaimsOnNode(n.ID))
 }
 
 // freeNumber frees a number. Runs of free numbers touch neither each other nor
@@ -160,6 +162,10 @@ func (tx *Tx) putNode(old, n *berth.Node) {
 		tx.endServices(tx.ServicesOn(n.ID))
 	}
 	tx.followHostVolumes(n.ID, n)
+	tx.followPlugins(old, n)
+	if old != nil && old.Status != n.Status {
+		tx.followClaims(tx.ClaimsOnNode(n.ID))
+	}
 }
 
 // takeNumber returns the smallest number that no node has, and marks it as

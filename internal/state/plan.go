@@ -298,6 +298,7 @@ func (tx *Tx) placeOne(c *ApplyPlan, of version, p *berth.Placement, n *berth.No
 	c.joins.add(a, p.Canary, c.Now)
 	tx.newAlloc(a, n.Number, r)
 	tx.claimSticky(a, n)
+	tx.claimCSI(a, n)
 }
 
 // giveNamed records on a new allocation what only few are given.

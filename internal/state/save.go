@@ -25,6 +25,8 @@ func tablesOf(version int) int {
 		return int(ACLAuthMethods)
 	case version < codec.InputsSince:
 		return int(QuotaUsages) + 1
+	case version < codec.RoomSince:
+		return int(HostVolumeClaims) + 1
 	}
 	return int(tableCount)
 }
@@ -156,6 +158,15 @@ func (s *saver) all(snap *Snapshot) {
 	}
 	for c := range snap.HostVolumeClaims() {
 		s.row(codec.HostVolumeClaim, c)
+	}
+	for v := range snap.CSIVolumes() {
+		s.row(codec.CSIVolume, v)
+	}
+	for c := range snap.CSIClaims() {
+		s.row(codec.CSIClaim, c)
+	}
+	for p := range snap.CSIPlugins() {
+		s.row(codec.CSIPlugin, p)
 	}
 	if snap.acl.bootstrapped > 0 {
 		s.Uint(snap.acl.bootstrapped)

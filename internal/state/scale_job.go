@@ -37,7 +37,7 @@ func (c *ScaleJob) Apply(tx *Tx) error {
 	}
 	g := cur.Group(c.Group)
 	if g == nil {
-		return berth.Errorf(berth.Invalid, "Target: job %q has no group %.150q", c.Key, c.Group)
+		return berth.Errorf(berth.Invalid, "Target.Group: task group %.150q specified for scaling does not exist in job %q", c.Group, c.Key)
 	}
 	if err := c.checkEvent(); err != nil {
 		return err

@@ -149,6 +149,7 @@ func (s *Snapshot) Raised(over *Snapshot) *Snapshot {
 	n.rootKeys.changed, n.variables.changed = n.Index, n.Index
 	n.quotas.changed, n.quotas.counted = n.Index, n.Index
 	n.hostVolumes.changed, n.hostVolumes.claims.changed = n.Index, n.Index
+	n.csi.changed, n.csi.claims.changed, n.csi.plugins.changed = n.Index, n.Index, n.Index
 	n.acl.tokens.changed, n.acl.policies.changed, n.acl.roles.changed = n.Index, n.Index, n.Index
 	n.acl.methods.changed, n.acl.rules.changed, n.acl.oneTime.changed = n.Index, n.Index, n.Index
 	n.streamIDs = max(s.streamIDs, over.streamIDs)

@@ -48,7 +48,7 @@ func TestStreamsAreSaved(t *testing.T) {
 
 	store, _ := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
 	_, recs = records(t, store.Snapshot())
-	old, err := state.Load(bytes.NewReader(before(t, recs, 3, 14)))
+	old, err := state.Load(bytes.NewReader(before(t, recs, 3, 17)))
 	if err != nil || old.Hash() != store.Snapshot().Hash() || old.LastChange(state.Services) != store.Snapshot().LastChange(state.Services) {
 		t.Errorf("a snapshot of version 3 is read as another state: %v", err)
 	}

@@ -44,6 +44,7 @@ type Snapshot struct {
 	variables    variableTable
 	quotas       quotaTable
 	hostVolumes  hostVolumeTable
+	csi          csiTable
 	streamIDs    uint64 // the last one given to a stream job
 	traces       traces
 
@@ -104,6 +105,12 @@ func (s *Snapshot) LastChange(t Table) uint64 {
 		return s.hostVolumes.changed
 	case HostVolumeClaims:
 		return s.hostVolumes.claims.changed
+	case CSIVolumes:
+		return s.csi.changed
+	case CSIClaims:
+		return s.csi.claims.changed
+	case CSIPlugins:
+		return s.csi.plugins.changed
 	}
 	return 0
 }
@@ -155,6 +162,12 @@ func (s *Snapshot) Count(t Table) int {
 		return s.hostVolumes.count
 	case HostVolumeClaims:
 		return s.hostVolumes.claims.count
+	case CSIVolumes:
+		return s.csi.count
+	case CSIClaims:
+		return s.csi.claims.count
+	case CSIPlugins:
+		return s.csi.plugins.count
 	}
 	return 0
 }

@@ -33,7 +33,7 @@ func (c *RevertJob) Apply(tx *Tx) error {
 	case err != nil:
 		return err
 	case c.Enforce && c.Prior != cur.Version:
-		return berth.Errorf(berth.Conflict, "Enforcing prior version %d: job %q is at version %d", c.Prior, c.Key, cur.Version)
+		return berth.Errorf(berth.Conflict, "Current job has version %d; enforcing version %d", cur.Version, c.Prior)
 	case c.Version == cur.Version:
 		return berth.Errorf(berth.Invalid, "JobVersion: job %q is already at version %d", c.Key, c.Version)
 	}

@@ -61,7 +61,7 @@ func TestRevert(t *testing.T) {
 	refusedAs(t, log, revert(0, 2), berth.Conflict, "already-done")
 	enforced := revert(0, 3)
 	enforced.Enforce, enforced.Prior = true, 5
-	refusedAs(t, log, enforced, berth.Conflict, "Enforcing prior version 5")
+	refusedAs(t, log, enforced, berth.Conflict, "enforcing version 5")
 	refusedAs(t, log, &state.RevertJob{Key: berth.JobKey{Namespace: "default", ID: "none"}}, berth.NotFound, "not found")
 
 	enforced.Prior = 1
@@ -132,7 +132,7 @@ func TestScaling(t *testing.T) {
 	failed.Error = true
 	old := scale(3, 2)
 	old.Index = 1
-	refusedAs(t, log, other, berth.Invalid, `no group "none"`)
+	refusedAs(t, log, other, berth.Invalid, `task group "none" specified for scaling does not exist`)
 	refusedAs(t, log, failed, berth.Invalid, "must not be set together with Error")
 	refusedAs(t, log, old, berth.Conflict, "Enforcing job modify index 1")
 	refusedAs(t, log, scale(0, 2), berth.Invalid, "0 is below what the scaling policy")

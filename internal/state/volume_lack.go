@@ -16,7 +16,11 @@ func (s *Snapshot) VolumeLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, i
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) { // in order of name, as a map has none
 		r := g.Volumes[name]
-		if why := s.hostLack(n, j, g, &r, index); why != "" {
+		lack := s.hostLack
+		if r.Type == berth.VolumeCSI {
+			lack = s.csiLack
+		}
+		if why := lack(n, j, g, &r, index); why != "" {
 			return why
 		}
 	}
@@ -70,7 +74,7 @@ func (s *Snapshot) hostLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, r *
 // readsOnly reports whether an allocation only reads the host volume of a name.
 func readsOnly(a *berth.Alloc, source string) bool {
 	for _, r := range a.Group.Volumes {
-		if r.SourceFor(a.Index) == source && !r.ReadOnly {
+		if r.Type != berth.VolumeCSI && r.SourceFor(a.Index) == source && !r.ReadOnly {
 			return false
 		}
 	}

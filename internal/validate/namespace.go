@@ -19,7 +19,7 @@ var namespaceName = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
 func Namespace(n *berth.Namespace) error {
 	var ps berth.Problems
 	if !namespaceName.MatchString(n.Name) || n.Name == berth.CoreNamespace {
-		ps.Addf("Name", "%.150q is not a valid name of a namespace: want letters, digits and -, 1 to 128", n.Name)
+		ps.Addf("Name", "invalid name %.150q. Want letters, digits and -, 1 to 128", n.Name)
 	}
 	if len(n.Description) > maxNamespaceDescription || !utf8.ValidString(n.Description) {
 		ps.Addf("Description", "is not text of at most %d bytes", maxNamespaceDescription)
@@ -41,6 +41,7 @@ func Namespace(n *berth.Namespace) error {
 		texts("Capabilities.EnabledNetworkModes", c.EnabledNetworkModes)
 		texts("Capabilities.DisabledNetworkModes", c.DisabledNetworkModes)
 	}
+	extraClaims(&ps, n)
 	if p := n.NodePoolConfiguration; p != nil {
 		if p.Default != "" {
 			checkPoolName(&ps, "NodePoolConfiguration.Default", p.Default)
@@ -65,6 +66,7 @@ func JobIn(n *berth.Namespace, j *berth.Job) error {
 			ps.Addf("job.node_pool", "namespace %q does not allow node pool %q", n.Name, berth.Clip(j.NodePool, 64))
 		}
 	}
+	jobClaims(&ps, n, j)
 	if c := n.Capabilities; c != nil {
 		refuses := func(enabled, disabled []string, s string) bool {
 			return len(enabled) > 0 && !slices.Contains(enabled, s) || slices.Contains(disabled, s)

@@ -99,7 +99,7 @@ func fifty(t testing.TB) *op.GetAllocsAnswer {
 				Tasks:  map[string]*op.AllocatedTask{"t": {Cpu: op.AllocatedCPU{CpuShares: 100}, Memory: op.AllocatedMemory{MemoryMB: 300}}},
 				Shared: op.AllocatedShared{DiskMB: 300, Ports: []berth.PortMapping{{Label: "http", Value: 20000 + int(i), HostIP: "10.0.0.1"}}},
 			},
-			TaskStates:  map[string]*berth.TaskState{"t": {State: berth.TaskRunning, StartedAt: at, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventStarted, at)}}},
+			TaskStates:  op.ShowTaskStates(map[string]*berth.TaskState{"t": {State: berth.TaskRunning, StartedAt: at, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventStarted, at)}}}),
 			UID:         fmt.Sprintf("a-%016x-%02x", 9, i),
 			CreateIndex: 8, ModifyIndex: 9, AllocModifyIndex: 8, CreateTime: at.UnixNano(), ModifyTime: at.UnixNano(),
 		})

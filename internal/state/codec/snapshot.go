@@ -63,6 +63,9 @@ const (
 	Quota
 	HostVolume
 	HostVolumeClaim
+	CSIVolume
+	CSIClaim
+	CSIPlugin
 )
 
 // maxRecord bounds a record; the largest are jobs and explanations.

@@ -13,29 +13,31 @@ package codec
 // LogVersion is the log version of this build. A new command, or a new field of
 // a command or row, needs the next one; the state's test of log versions fails
 // until it is there.
-const LogVersion = 6
+const LogVersion = 8
 
 // SnapshotVersion is the newest version of saved snapshots that this build
 // writes and reads. It reads older ones, and writes the oldest one that fits:
 // see SnapshotOf.
-const SnapshotVersion = 8
+const SnapshotVersion = 10
 
 // The first versions of saved snapshots that have certain rows.
 const (
-	PoolsSince    = 2 // node pools
-	ServicesSince = 3 // registrations of services
-	StreamsSince  = 4 // stream jobs and what these own
-	LineageSince  = 5 // pointers from a row to what came of it, or led to it
-	SpacesSince   = 6 // namespaces beside the default one, and what belongs to log version 4
-	SecretsSince  = 6 // root keys and variables
-	LoginSince    = 7 // auth methods, binding rules, one-time tokens, and what belongs to log version 5
-	InputsSince   = 8 // what belongs to log version 6
+	PoolsSince    = 2  // node pools
+	ServicesSince = 3  // registrations of services
+	StreamsSince  = 4  // stream jobs and what these own
+	LineageSince  = 5  // pointers from a row to what came of it, or led to it
+	SpacesSince   = 6  // namespaces beside the default one, and what belongs to log version 4
+	SecretsSince  = 6  // root keys and variables
+	LoginSince    = 7  // auth methods, binding rules, one-time tokens, and what belongs to log version 5
+	InputsSince   = 8  // what belongs to log version 6
+	RoomSince     = 9  // CSI volumes, claims and plugins, and what belongs to log version 7
+	ClaimsSince   = 10 // what belongs to log version 8
 )
 
 // savedSince maps log versions to the oldest version of saved snapshots that
 // can hold such a state. That one is written, so that an older server can read
 // it.
-var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince}
+var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince, 7: RoomSince, 8: ClaimsSince}
 
 // SnapshotOf returns the version in which a state with a log version is saved.
 func SnapshotOf(logVersion int) int { return savedSince[logVersion] }

@@ -116,6 +116,9 @@ func (r *Random) space(t *rapid.T) state.Command {
 	if name != berth.DefaultNamespace && rapid.Bool().Draw(t, "pools") {
 		n.NodePoolConfiguration = &berth.NamespaceNodePoolConfiguration{Denied: []string{"d*"}}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "claims") == 0 {
+		n.RequiredExtraClaims = map[string]string{"who": "${job.id}"}
+	}
 	n.Quota = rapid.SampledFrom([]string{"", "small", "small", "none"}).Draw(t, "named quota") // there is no "none"
 	return &state.UpsertNamespaces{Namespaces: []*berth.Namespace{n}}
 }
