@@ -20,7 +20,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,8 @@ import (
 
 	"berth"
 	"berth/internal/agent/alloc"
+	"berth/internal/agent/cloud"
+	"berth/internal/agent/csi"
 	"berth/internal/agent/dns"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker"
@@ -41,6 +42,7 @@ import (
 	"berth/internal/agent/hostvolume"
 	"berth/internal/agent/local"
 	"berth/internal/agent/network"
+	"berth/internal/agent/plugin"
 	"berth/internal/agent/ship"
 	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"
@@ -65,12 +67,10 @@ type Servers interface {
 // Servers and DataDir.
 type Config struct {
 	Servers  Servers
-	DataDir  string // AllocDir and StateDir are made in it unless they are set
-	AllocDir string // of the allocations' directories
-	StateDir string // of what the agent must know after a restart
-	// Folders are AllocDir and StateDir, held, which New takes over; nil: New
-	// holds them.
-	Folders *Folders
+	DataDir  string   // AllocDir and StateDir are made in it unless they are set
+	AllocDir string   // of the allocations' directories
+	StateDir string   // of what the agent must know after a restart
+	Folders  *Folders // AllocDir and StateDir, held, which New takes over; nil: New holds them
 
 	Region     string // berth.DefaultRegion
 	Datacenter string // dc1
@@ -83,9 +83,11 @@ type Config struct {
 	Version    string // of this program
 	Compatible string // what ${attr.nomad.version} says
 
-	NetworkInterface string // see fingerprint.Config
-	LoopbackOnly     bool   // ports are given on 127.0.0.1
-	CPUTotalCompute  int    // MHz; 0 is what is found, as are the two below
+	NetworkInterface string                       // see fingerprint.Config
+	LoopbackOnly     bool                         // ports are given on 127.0.0.1
+	MaxAllocs        int                          // that run at a time; 0 is any number
+	Clouds           map[string]cloud.Fingerprint // that are asked for attributes, by the label of their block
+	CPUTotalCompute  int                          // MHz; 0 is what is found, as are the two below
 	MemoryTotalMB    int
 	DiskTotalMB      int
 	HostUUID         bool // the ID of a new node is made from that of the machine
@@ -98,6 +100,7 @@ type Config struct {
 	// HostVolumesDir has the volumes that plugins make, "" is host_volumes beside
 	// AllocDir; HostVolumePluginDir has the plugins, with "", only mkdir is there.
 	HostVolumesDir, HostVolumePluginDir string
+	SecretProviderDir                   string // has the programs that secrets of tasks come from; "": there are none
 
 	HostNetworks   map[string]berth.HostNetworkInfo
 	Networks       network.Config // how networks of groups are made; StateDir is filled in. Without plugins there are none
@@ -114,6 +117,10 @@ type Config struct {
 	MockDriver bool     // whether mock_driver may start tasks
 	Drivers    []string // only these drivers may start tasks; nil is all
 	NoDrivers  []string // and not these
+	// PluginDir has the programs of external drivers and device plugins, and
+	// Plugins what their blocks say, by the program.
+	PluginDir string
+	Plugins   map[string]plugin.Block
 	// Docker and Podman are nil in an agent without the driver. Their node and log
 	// are set here.
 	Docker *docker.Config
@@ -130,11 +137,16 @@ type Config struct {
 	// closed; nil: tasks have none. who names the task, for people.
 	TaskAPI func(ln net.Listener, who string)
 	// Artifacts says what fetching may take; its command and cache are filled in.
-	Artifacts fetch.Config
-	// DenyFunctions are functions that templates may not use, beside those that
-	// none may.
-	DenyFunctions []string
-	GC            GC // when directories of ended allocations are removed
+	Artifacts     fetch.Config
+	DenyFunctions []string // functions that templates may not use, beside those that none may
+	// TemplateWait is for templates without a wait block, TemplateWaitBounds for
+	// those with one; nil: there are none.
+	TemplateWait, TemplateWaitBounds *berth.WaitConfig
+	GC                               GC   // when directories of ended allocations are removed
+	LimitDisks                       bool // fail allocations that outgrow their ephemeral_disk
+	// SecretsInMemory mounts the directory of secrets of each task in memory, if
+	// this process may mount.
+	SecretsInMemory bool
 
 	// Diagnostics looks into this process; nil: nothing does.
 	Diagnostics Diagnostics
@@ -193,26 +205,6 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// checkInterface returns an error if this machine has no network interface of a
-// configured name; "" is none.
-func checkInterface(name string) error {
-	if name == "" {
-		return nil
-	}
-	all, err := net.Interfaces()
-	if err != nil {
-		return fmt.Errorf("agent: client.network_interface: %w", err)
-	}
-	var names []string
-	for _, i := range all {
-		if i.Name == name {
-			return nil
-		}
-		names = append(names, i.Name)
-	}
-	return berth.Errorf(berth.Invalid, "agent: client.network_interface: there is no interface %q on this machine; it has %s", name, strings.Join(names, ", "))
-}
-
 // Agent is one agent. New makes it, Run runs it once; the other methods may be
 // called from anywhere at any time.
 type Agent struct {
@@ -233,11 +225,16 @@ type Agent struct {
 	fetcher  *fetch.Fetcher
 	serving  *serving            // what servers may ask
 	volumes  *hostvolume.Volumes // dynamic host volumes
-	networks *network.Networks   // nil if this agent makes none
-	dns      *dns.Server         // nil if this agent answers no names
+	plugins  *plugins
+	csi      *csi.Manager      // plugins, and what they have mounted
+	restored atomic.Bool       // what an earlier agent ran is known
+	networks *network.Networks // nil if this agent makes none
+	dns      *dns.Server       // nil if this agent answers no names
 	sinks    logSinks
 	execs    running // commands beside tasks
 	forwards running // connections to their ports
+
+	secretsInMemory bool
 
 	meter     *host.Meter   // measures the machine
 	someEnded chan struct{} // has one element when an allocation has ended
@@ -255,14 +252,15 @@ type Agent struct {
 	ownContact atomic.Bool               // this agent sent it, not an earlier one
 
 	mu            sync.Mutex
-	node          *berth.Node      // replaced, never changed in place
-	allocs        map[string]*held // by ID; also those that have ended
-	acted         uint64           // the highest index of an answer acted on
-	waiting       map[string]bool  // allocations that wait for those preempted for them
-	ttl           time.Duration    // of the last heartbeat
-	contactTTL    time.Duration    // of the last contact, also of an earlier agent's; 0 is not known
-	lastHeartbeat time.Time        // when servers last answered
-	change        chan struct{}    // closed and replaced when node was
+	node          *berth.Node        // replaced, never changed in place
+	allocs        map[string]*held   // by ID; also those that have ended
+	acted         uint64             // the highest index of an answer acted on
+	waiting       map[string]bool    // allocations that wait for those preempted for them
+	ttl           time.Duration      // of the last heartbeat
+	contactTTL    time.Duration      // of the last contact, also of an earlier agent's; 0 is not known
+	lastHeartbeat time.Time          // when servers last answered
+	change        chan struct{}      // closed and replaced when node was
+	driverNews    []*berth.NodeEvent // that servers were not told yet
 }
 
 // held is an allocation that the agent has.
@@ -301,21 +299,27 @@ func New(c Config) (*Agent, error) {
 	c.Artifacts.Command, c.Artifacts.Cache = c.Supervisor, filepath.Join(c.StateDir, "artifacts")
 	a.fetcher = fetch.New(c.Artifacts)
 	a.addContainers()
+	if err := a.openPlugins(context.Background()); err != nil {
+		return nil, errors.Join(err, c.Folders.Close())
+	}
 	if c.Networks.Bridge != "" {
 		c.Networks.StateDir, c.Networks.Resolver = filepath.Join(c.StateDir, "networks"), c.DNS.Enabled
 		if a.networks, err = network.New(c.Networks); err != nil {
-			return nil, errors.Join(err, c.Folders.Close())
+			return nil, errors.Join(err, a.plugins.close(), c.Folders.Close())
 		}
 		a.c.Networks = c.Networks
 	}
 	if err := errors.Join(a.openSinks(), a.listenDNS()); err != nil {
-		return nil, errors.Join(err, c.Folders.Close())
+		return nil, errors.Join(err, a.plugins.close(), c.Folders.Close())
 	}
+	a.secretsInMemory = a.trySecrets()
 	a.pool = supervise.NewPool(cmp.Or(c.SharedBy, DefaultShared))
 	a.loadMeta()
 	a.loadIdentity()
 	a.openVolumes()
+	a.openCSI()
 	a.node = a.describe(context.Background())
+	a.plugins.devices.Notify(a.devicesChanged)
 	a.meter = host.New(a.dirs.Path(), speed(a.node))
 	a.serving = a.serve()
 	c.Servers.Attach(a)
@@ -327,13 +331,20 @@ func (a *Agent) describe(ctx context.Context) *berth.Node {
 	c := &a.c
 	n := fingerprint.Node(ctx, &fingerprint.Config{
 		ID: a.id, Secret: a.secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: mergedMeta(c.Meta, a.meta),
-		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent,
+		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, Version: c.Version, NomadVersion: c.Compatible, CgroupParent: c.CgroupParent, MaxAllocs: c.MaxAllocs,
 		Interface: c.NetworkInterface, Loopback: c.LoopbackOnly,
 		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, PreferIPv6: c.PreferIPv6, Reserved: c.Reserved,
 		ReservableCores: c.ReservableCores, HostVolumes: c.HostVolumes, HostNetworks: c.HostNetworks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, Groups: a.offer(ctx), Bridge: c.Networks.Bridge,
 	}, a.dirs, a.drivers, a.log)
 	a.addVolumes(ctx, n)
+	stampDrivers(n.Drivers, nil, time.Now())
+	n.Attributes["storage.secrets"] = "disk"
+	if a.secretsInMemory {
+		n.Attributes["storage.secrets"] = "memory"
+	}
+	n.NodeResources.Devices = a.plugins.devices.Groups()
+	n.CSIControllerPlugins, n.CSINodePlugins = a.csi.Plugins()
 	return n
 }
 
@@ -365,6 +376,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	// What is done for tasks outlives ctx: when the agent ends, the tasks are
 	// let go of in order.
 	lives, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer a.plugins.close()
 	defer a.pool.Close()
 	defer a.wait.Wait()
 	defer end()
@@ -373,10 +385,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	// that runs is started twice.
 	a.loadContact()
 	a.restore(records)
+	a.restored.Store(true)
 
 	// When one of these ends, all do.
 	g, gctx := errgroup.WithContext(ctx)
-	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect, a.serveDNS, a.shipLogs} {
+	for _, f := range []func(context.Context) error{a.keepRegistered, a.watchAllocs, a.report, a.registerServices, a.watchDrivers, a.watchContainers, a.tidy, a.collect, a.serveDNS, a.shipLogs, a.returnToWork, a.limitDisks, a.csi.Run, a.askClouds} {
 		g.Go(func() error { return f(gctx) })
 	}
 	err = g.Wait()
@@ -417,12 +430,12 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 	h := &held{alloc: al, runner: alloc.New(alloc.Config{
 		Dirs: a.dirs, Drivers: a.drivers, Command: a.c.Supervisor, Pool: a.pool, Restored: restored, Contacted: a.contacted,
 		Place: func(dir string) *task.Place {
-			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout}
+			return &task.Place{AllocDir: dir, Node: a.Node(), Region: a.c.Region, Host: hostEnv(), Cgroup: a.c.CgroupParent, MaxKill: a.c.MaxKillTimeout, SecretsInMemory: a.secretsInMemory}
 		},
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
 		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
-		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Disk: a.takeDisk, Registry: a.services, Stream: peers{a, al.ID}, Log: a.log,
+		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), Reserve: a.reserve, TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Disk: a.takeDisk, Volumes: a.mountVolumes, Plugins: a.csi, Registry: a.services, Turns: a.turn, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()
 	a.allocs[id] = h
@@ -433,11 +446,13 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 // run has an allocation's runner run.
 func (a *Agent) run(h *held) {
 	a.followLogs(h.alloc)
+	a.watchPlugins(h)
 	a.wait.Go(func() {
 		_ = h.runner.Run(a.lives) // nil, or the context's own error
 		a.mu.Lock()
 		h.ended = time.Now()
 		a.mu.Unlock()
+		a.csi.Kick()
 		select {
 		case a.someEnded <- struct{}{}:
 		default:

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"berth/internal/agent/secretdir"
 	"berth/internal/agent/supervise"
 	"berth/internal/rest"
 )
@@ -36,6 +39,31 @@ func (a *Agent) endProcesses(id string) {
 	if err != nil {
 		a.log.Warn("what is left of an allocation cannot be ended", "alloc", id, "error", err)
 	}
+}
+
+// removeDir removes the directory of an allocation that has ended.
+func (a *Agent) removeDir(id string) error {
+	dir, err := a.dirs.Sub(id)
+	if err == nil {
+		err = errors.Join(secretdir.UnmountAll(dir), dir.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return a.dirs.RemoveAll(id)
+}
+
+// trySecrets reports whether secrets of tasks can be kept in memory, and says in the
+// log if they cannot.
+func (a *Agent) trySecrets() bool {
+	if !a.c.SecretsInMemory {
+		return false
+	}
+	err := secretdir.Try(a.dirs)
+	if err != nil {
+		a.log.Warn("secrets of tasks are on the disk of the allocations: nothing can be mounted, which needs an agent that is root", "error", err)
+	}
+	return err == nil
 }
 
 // watchContainers removes containers that belong to no task any more, where the

@@ -142,7 +142,7 @@ func (a *Agent) clear(ids []string) error {
 	g.SetLimit(a.c.GC.Parallel)
 	for _, id := range ids {
 		g.Go(func() error {
-			err := a.dirs.RemoveAll(id)
+			err := a.removeDir(id)
 			if err == nil {
 				return nil
 			}

@@ -361,7 +361,7 @@ func TestATaskWithDevicesFailsCleanly(t *testing.T) {
 			t.Fatal(w.status(id))
 		}
 		for _, e := range w.alloc(id).TaskStates["main"].Events {
-			if e.Type == berth.EventSetupFailure && strings.Contains(e.DisplayMessage, `task[main].resources.device: the task needs "nvidia/gpu", and this agent has no devices`) {
+			if e.Type == berth.EventSetupFailure && strings.Contains(e.DisplayMessage, `task[main].resources.device: the task needs 1, and servers gave it 0`) {
 				end()
 				return
 			}

@@ -49,6 +49,7 @@ type cluster struct {
 	beats    []time.Time
 	news     map[string][]*op.AllocReport // by allocation, those that said something new
 	sent     int                          // reports in all
+	ofNodes  []*berth.NodeEvent           // events that were told
 	batches  []time.Time
 	registry int // registrations
 	services map[string]*berth.ServiceRegistration
@@ -102,6 +103,16 @@ func (c *cluster) Call(ctx context.Context, method string, in, out any) error {
 	case *op.ReportAllocs:
 		a, err := c.Report(ctx, in)
 		return into(out, a, err)
+	case *op.EmitEvents:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.enter("events"); err != nil {
+			return err
+		}
+		for _, events := range in.NodeEvents {
+			c.ofNodes = append(c.ofNodes, events...)
+		}
+		return nil
 	case *op.UpsertServices:
 		return c.UpsertServices(ctx, in)
 	case *op.DeleteServiceByID:
@@ -218,7 +229,7 @@ func (c *cluster) Report(_ context.Context, in *op.ReportAllocs) (*op.WriteAnswe
 				c.news[id] = append(all, n)
 			}
 			b := *a
-			b.ClientStatus, b.ClientDescription, b.TaskStates, b.ModifyIndex = n.ClientStatus, n.ClientDescription, n.TaskStates, c.index
+			b.ClientStatus, b.ClientDescription, b.TaskStates, b.ModifyIndex = n.ClientStatus, n.ClientDescription, op.ShowTaskStates(n.TaskStates), c.index
 			c.allocs[id] = &b
 		}
 	})

@@ -3,16 +3,12 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	"berth"
-	"berth/internal/agent/fingerprint"
 	"berth/internal/failpoint"
-	"berth/internal/rest"
 	"berth/op"
 )
 
@@ -25,6 +21,9 @@ const (
 // keepRegistered registers the node, again whenever servers do not know it or it
 // has changed, and sends its heartbeats.
 func (a *Agent) keepRegistered(ctx context.Context) error {
+	if err := a.askRequiredClouds(ctx); err != nil {
+		return err
+	}
 	for {
 		changed, err := a.register(ctx)
 		if err != nil {
@@ -54,6 +53,7 @@ func (a *Agent) register(ctx context.Context) (changed <-chan struct{}, err erro
 		if err == nil {
 			a.reached(sent, answer)
 			a.log.Info("the node is registered", "node", a.id, "name", node.Name, "ttl", answer.HeartbeatTTL)
+			a.tellDrivers(ctx)
 			return changed, nil
 		}
 		if ctx.Err() != nil {
@@ -176,42 +176,6 @@ func (a *Agent) write() op.Write { return op.Write{Region: a.c.Region, AuthToken
 // query is what goes with every read.
 func (a *Agent) query() op.Query {
 	return op.Query{Region: a.c.Region, AuthToken: a.credential(), AllowStale: true}
-}
-
-// watchDrivers checks the drivers and has the node registered again when one has
-// changed.
-func (a *Agent) watchDrivers(ctx context.Context) error {
-	for {
-		if err := rest.For(ctx, watchEvery); err != nil {
-			return err
-		}
-		a.checkDrivers(ctx)
-	}
-}
-
-// checkDrivers asks the drivers how they are.
-func (a *Agent) checkDrivers(ctx context.Context) {
-	drivers := fingerprint.Drivers(ctx, a.drivers)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if reflect.DeepEqual(drivers, a.node.Drivers) {
-		return
-	}
-	n := *a.node
-	n.Attributes = maps.Clone(n.Attributes)
-	for name, old := range n.Drivers {
-		for k := range old.Attributes {
-			delete(n.Attributes, k)
-		}
-		if now := drivers[name]; now.Healthy != old.Healthy {
-			a.log.Info("a driver has changed", "driver", name, "healthy", now.Healthy, "why", now.HealthDescription)
-		}
-	}
-	for _, d := range drivers {
-		maps.Copy(n.Attributes, d.Attributes)
-	}
-	n.Drivers = drivers
-	a.renode(&n)
 }
 
 // renode has the node registered again as another. The caller holds mu.

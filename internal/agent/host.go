@@ -16,7 +16,13 @@ import (
 // Figures about the machine and the tasks on it.
 
 // HostStats measures the machine.
-func (a *Agent) HostStats(ctx context.Context) (*op.HostStats, error) { return a.meter.Stats(ctx) }
+func (a *Agent) HostStats(ctx context.Context) (*op.HostStats, error) {
+	s, err := a.meter.Stats(ctx)
+	if err == nil {
+		s.DeviceStats = a.deviceStats(ctx)
+	}
+	return s, err
+}
 
 // AllocCounts counts the allocations of the node by status.
 func (a *Agent) AllocCounts() map[berth.ClientStatus]int {
@@ -33,7 +39,7 @@ func (a *Agent) serveHost(s *serving) {
 		if err := a.isNode(q.NodeID); err != nil {
 			return nil, err
 		}
-		return a.meter.Stats(ctx)
+		return a.HostStats(ctx)
 	})
 	onCall(s, op.AgentReadUsage, a.usage)
 }

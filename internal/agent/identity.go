@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 
+	"berth"
+	"berth/internal/agent/secretprovider"
 	"berth/internal/agent/task"
 	"berth/op"
 )
@@ -20,7 +22,7 @@ func (a *Agent) sign(ctx context.Context, ask []op.IdentityRequest) ([]op.Signed
 
 // inputs says where templates, artifacts and secrets of tasks come from.
 func (a *Agent) inputs() task.Inputs {
-	return task.Inputs{Command: a.c.Supervisor, Values: a.values, Fetch: a.fetcher, Deny: a.c.DenyFunctions}
+	return task.Inputs{Command: a.c.Supervisor, Values: a.values, Fetch: a.fetcher, Deny: a.c.DenyFunctions, Wait: a.c.TemplateWait, WaitBounds: a.c.TemplateWaitBounds, Secrets: secretprovider.Providers{Command: a.c.Supervisor, Dir: a.c.SecretProviderDir, Open: a.c.Artifacts.Open}}
 }
 
 // values gets what a task wants to know from servers.
@@ -31,4 +33,9 @@ func (a *Agent) values(ctx context.Context, q *op.WantsQuery) (*op.WantsAnswer, 
 	opts.MinQueryIndex, opts.MaxQueryTime = q.MinQueryIndex, q.MaxQueryTime
 	in.NodeID, in.Query = a.id, opts
 	return op.Call(ctx, a.c.Servers, op.Wants, &in)
+}
+
+// turn asks the leader for a turn of an allocation to restart, or tells it of one.
+func (a *Agent) turn(ctx context.Context, id berth.AllocID, state string) (*op.TurnAnswer, error) {
+	return op.Call(ctx, a.c.Servers, op.Turn, &op.TellTurn{NodeID: a.id, AllocID: id, State: state, Query: a.query()})
 }

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"berth"
@@ -99,4 +102,24 @@ func (a *Agent) runs(id string) bool {
 	default:
 		return true
 	}
+}
+
+// checkInterface returns an error if this machine has no network interface with a
+// name; "" asks for nothing.
+func checkInterface(name string) error {
+	if name == "" {
+		return nil
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("agent: client.network_interface: %w", err)
+	}
+	var names []string
+	for _, i := range all {
+		if i.Name == name {
+			return nil
+		}
+		names = append(names, i.Name)
+	}
+	return berth.Errorf(berth.Invalid, "agent: client.network_interface: there is no interface %q on this machine; it has %s", name, strings.Join(names, ", "))
 }

@@ -275,8 +275,8 @@ func TestACheckOfTheGroupRestartsAllTasks(t *testing.T) {
 	until(t, "the node registers", w.isReady)
 	port, code, _ := probed(t)
 	code.Store(503)
-	forever := func(name string) string {
-		return mockTask(name, `"run_for":"100h"`, `,"RestartPolicy":{"Attempts":9,"Interval":"1h","Delay":"1ms","Mode":"fail"}`)
+	forever := func(name string) string { // the check fails again as soon as the task has started again
+		return mockTask(name, `"run_for":"100h"`, `,"RestartPolicy":{"Attempts":100000,"Interval":"1h","Delay":"1ms","Mode":"fail"}`)
 	}
 	service := webService(`,"Checks":[{"Name":"up","Type":"http","Path":"/","Interval":"1s","Timeout":"5s","CheckRestart":{"Limit":1,"Grace":"1ms"}}]`)
 	al := withPorts(newAlloc(t, "service", forever("main")+","+forever("beside"), webNetwork, service), berth.PortMapping{Label: "http", Value: port, HostIP: "127.0.0.1"})

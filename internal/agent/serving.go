@@ -62,6 +62,7 @@ func (a *Agent) serve() *serving {
 	a.serveIdentity(s)
 	a.serveVolumes(s)
 	a.serveDisks(s)
+	a.serveCSI(s)
 	onOpen(s, op.AgentExec, a.exec)
 	onOpen(s, op.AgentPortForward, a.forward)
 	return s

@@ -228,7 +228,7 @@ func (a *Agent) remove(id string) {
 				return // the agent ends; the next one removes it
 			}
 		}
-		if err := a.dirs.RemoveAll(id); err != nil {
+		if err := a.removeDir(id); err != nil {
 			a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
 		}
 		if err := a.db.Delete(id); err != nil {
@@ -268,7 +268,7 @@ func (a *Agent) markContacted() {
 		a.log.Info("an allocation that is not known is removed", "alloc", e.Name())
 		a.wait.Go(func() {
 			a.endProcesses(e.Name())
-			if err := a.dirs.RemoveAll(e.Name()); err != nil {
+			if err := a.removeDir(e.Name()); err != nil {
 				a.log.Warn("the directory of an allocation cannot be removed", "alloc", e.Name(), "error", err)
 			}
 		})

@@ -18,6 +18,7 @@ const restartReason = "User requested task to restart"
 // ended are started too, in the order of their lifecycles. It returns when the
 // order is given, not when the tasks run again.
 func (r *Runner) Restart(name string, all bool) error {
+	r.restartedByHand(name)
 	if all {
 		return r.restartAll()
 	}

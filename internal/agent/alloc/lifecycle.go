@@ -212,7 +212,7 @@ func (ms members) leader() *member {
 
 // siblingFailed returns the order to end what a failed task takes with it.
 func siblingFailed(failed *member) task.Kill {
-	k := task.Kill{Event: berth.EventSiblingFailed, Reason: fmt.Sprintf("task %q of the group failed", failed.name)}
+	k := task.Kill{Event: berth.EventSiblingFailed, Sibling: failed.name, Reason: fmt.Sprintf("task %q of the group failed", failed.name)}
 	if failed.hook != "" {
 		k.Reason = fmt.Sprintf("the %s task %q of the group failed", failed.hook, failed.name)
 	}

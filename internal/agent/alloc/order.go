@@ -41,6 +41,7 @@ func (r *Runner) changes() {
 	r.askAgain()
 	r.mu.Unlock()
 	r.nudge()
+	r.nudgeTurns()
 }
 
 // askAgain wakes the tasks that wait to be allowed to start. The caller holds

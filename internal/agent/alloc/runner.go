@@ -11,6 +11,8 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/agent/fetch"
+	"berth/internal/agent/secretdir"
 	"berth/internal/agent/supervise"
 	"berth/internal/agent/task"
 	"berth/internal/saferoot"
@@ -43,6 +45,7 @@ type Config struct {
 	Chance func() float64                        // from 0 up to 1; spreads restarts
 
 	Sign    task.Signer                       // see task.Config
+	Reserve task.Reserver                     // likewise
 	Inputs  task.Inputs                       // likewise
 	TaskAPI func(ln net.Listener, who string) // see agent.Config
 	// OwnAddressOnly maps ports of the default host network on the node's own
@@ -52,8 +55,14 @@ type Config struct {
 	// Disk gives an allocation the data of the one that it replaces, in its own
 	// directory, before its first task starts, and tells its history what is waited
 	// for. Called again it does nothing. nil: there is no such data.
-	Disk     func(ctx context.Context, a *op.Alloc, dir *saferoot.Root, tell func(typ, message string)) error
+	Disk func(ctx context.Context, a *op.Alloc, dir *saferoot.Root, tell func(typ, message string)) error
+	// Volumes mounts the CSI volumes of an allocation and returns their directories
+	// by the name of the volume block. Called again it does nothing. nil: there are
+	// none. Plugins likewise makes the directories of CSI plugins.
+	Volumes  func(ctx context.Context, a *op.Alloc, tell func(string)) (map[string]string, error)
+	Plugins  task.Plugins
 	Registry Registry // nil: services are not registered
+	Turns    Turns    // nil: templates restart tasks at once
 	// Stream is who an allocation of a stream job learns its connections from;
 	// nil: it is run without.
 	Stream connect.Servers
@@ -84,6 +93,7 @@ type Runner struct {
 	final   bool            // no task is started any more
 	changed chan struct{}   // closed and replaced when a task may be allowed to start
 	network groupNetwork
+	turns   turns
 	disk    sync.Mutex // one task at a time has the data of the disk taken over
 
 	ready   chan struct{} // closed when tasks may be started
@@ -96,6 +106,7 @@ type Runner struct {
 // New returns a Runner. The allocation must be whole; see [Check].
 func New(c Config, a *op.Alloc) *Runner {
 	r := &Runner{c: c, id: a.ID.String(), ready: make(chan struct{}), told: map[string]bool{}, refused: map[string]bool{}, wake: make(chan struct{}, 1), updated: make(chan struct{}, 1), changed: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{})}
+	r.turns.wants, r.turns.wake = map[string]uint64{}, make(chan struct{}, 1)
 	r.Update(a)
 	return r
 }
@@ -167,6 +178,14 @@ func (r *Runner) Stop(reason string, noDelay bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.order(task.Kill{Reason: reason, NoDelay: noDelay})
+	r.nudge()
+}
+
+// Fail ends all tasks at once, for good. The allocation has failed then.
+func (r *Runner) Fail(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.order(task.Kill{Reason: reason, NoDelay: true, Failed: true})
 	r.nudge()
 }
 
@@ -296,6 +315,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.recallNetwork()
 	r.build(dir, sup, adopt)
 	r.restoreHealth()
+	r.restoreTurn()
 	// Until its end is reported, the allocation's services and connections
 	// stay.
 	ended := false
@@ -312,6 +332,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	lease.Go(func() { r.keepLease(leased, sup) })
 	defer lease.Wait()
 	defer endLease()
+	lease.Go(func() { r.keepTurns(leased) })
 	for {
 		// Each turn looks at everything again: wakes carry no news of their
 		// own.
@@ -327,6 +348,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		if ended = r.conclude(); ended {
 			r.removeNetwork(ctx) // before its end is reported: then its ports may be given away
+			r.dropSecrets(dir)
 		}
 		if n := r.News(); ended || !n.ClientStatus.Ended() { // else it ends just now, or is about to be started again
 			r.c.Report(n)
@@ -358,6 +380,9 @@ func (r *Runner) open() (dir *saferoot.Root, sup *supervise.Dir, adopt bool, err
 		return nil, nil, false, err
 	}
 	adopt = supervise.Exists(dir)
+	if err := fetch.Sweep(dir); err != nil { // an agent may have been killed as it fetched
+		r.c.Log.Warn("what an earlier agent was fetching cannot be removed", "alloc", r.id, "error", err)
+	}
 	if sup, err = supervise.OpenDir(dir, r.id, r.c.Command); err != nil {
 		_ = dir.Close()
 		return nil, nil, false, fmt.Errorf("control directory: %w", err)
@@ -383,9 +408,9 @@ func (r *Runner) build(dir *saferoot.Root, sup *supervise.Dir, adopt bool) {
 	for _, t := range r.alloc.Job.Group(r.alloc.TaskGroup).Tasks {
 		r.names = append(r.names, t.Name)
 		r.tasks = append(r.tasks, task.New(task.Config{
-			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork, Disk: r.takeDisk(dir),
+			Name: t.Name, Driver: r.c.Drivers[t.Driver], AllocDir: dir, Supervisor: sup, Place: place, Network: r.makeNetwork, Disk: r.takeDisk(dir), Volumes: r.mountVolumes(), Plugins: r.c.Plugins,
 			Restored: r.c.Restored[t.Name], Adopt: adopt, Contacted: r.c.Contacted, RunUntil: func() time.Time { until, _ := r.runUntil(); return until },
-			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name), Inputs: r.c.Inputs,
+			Save: func(state []byte) error { return r.c.Save(t.Name, state) }, Changed: r.changes, Chance: r.c.Chance, Sign: r.c.Sign, API: r.taskAPI(t.Name), Inputs: r.c.Inputs, Reserve: r.c.Reserve, Turn: r.turnOf(t.Name),
 			May: func() (bool, <-chan struct{}) { return r.may(t.Name) }, Over: r.over, Log: r.c.Log.With("alloc", r.id),
 		}, r.alloc))
 	}
@@ -403,6 +428,26 @@ func (r *Runner) takeDisk(dir *saferoot.Root) func(context.Context, func(typ, me
 		a := r.alloc
 		r.mu.Unlock()
 		return r.c.Disk(ctx, a, dir, tell)
+	}
+}
+
+// dropSecrets drops the secrets of all tasks, which have ended.
+func (r *Runner) dropSecrets(dir *saferoot.Root) {
+	if err := secretdir.UnmountAll(dir); err != nil {
+		r.c.Log.Warn("the secrets of an allocation that has ended cannot be unmounted", "alloc", r.id, "error", err)
+	}
+}
+
+// mountVolumes returns what mounts the allocation's CSI volumes.
+func (r *Runner) mountVolumes() func(context.Context, func(string)) (map[string]string, error) {
+	if r.c.Volumes == nil {
+		return nil
+	}
+	return func(ctx context.Context, tell func(string)) (map[string]string, error) {
+		r.mu.Lock()
+		a := r.alloc
+		r.mu.Unlock()
+		return r.c.Volumes(ctx, a, tell)
 	}
 }
 

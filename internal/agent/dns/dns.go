@@ -95,14 +95,8 @@ func Listen(c Config, addrs ...string) (*Server, error) {
 
 // listen opens one address for both protocols.
 func (s *Server) listen(addr string) error {
-	lc := net.ListenConfig{Control: freebind}
-	udp, err := lc.ListenPacket(context.Background(), "udp", addr)
+	tcp, udp, err := both(addr)
 	if err != nil {
-		return fmt.Errorf("dns: %w", err)
-	}
-	tcp, err := lc.Listen(context.Background(), "tcp", udp.LocalAddr().String())
-	if err != nil {
-		udp.Close()
 		return fmt.Errorf("dns: %w", err)
 	}
 	s.listeners = append(s.listeners,

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"context"
 	"errors"
 	"net"
 	"syscall"
@@ -40,5 +41,32 @@ func (l *gated) Accept() (net.Conn, error) {
 		}
 		tcpLimit.Refuse("address", conn.RemoteAddr().String())
 		conn.Close()
+	}
+}
+
+// anyPortTries is how many ports are tried for port 0.
+const anyPortTries = 100
+
+// both opens one address for TCP and UDP. A port that is free with one protocol
+// may be in use with the other, so with port 0 the next one is tried.
+func both(addr string) (net.Listener, net.PacketConn, error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	lc := net.ListenConfig{Control: freebind}
+	for try := 1; ; try++ {
+		tcp, err := lc.Listen(context.Background(), "tcp", addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		udp, err := lc.ListenPacket(context.Background(), "udp", tcp.Addr().String())
+		if err == nil {
+			return tcp, udp, nil
+		}
+		tcp.Close()
+		if port != "0" || try == anyPortTries || !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, nil, err
+		}
 	}
 }

@@ -85,6 +85,7 @@ type Capabilities struct {
 	Signals   bool     // Handle.Signal works
 	Exec      bool     // its handles implement [Execer]
 	Mounts    bool     // Task.Mounts are mounted
+	Labels    bool     // with their Label
 	Networks  []string // the network modes of groups whose tasks it can run, without "host", which each can; "cni" stands for all of CNI
 }
 
@@ -125,7 +126,22 @@ type Mount struct {
 	Destination string // absolute, in the task's tree
 	ReadOnly    bool
 	Propagation string // "private", "host-to-task" or "bidirectional"
+	Label       string // of SELinux: "z" to share it with others, "Z" for the task alone, "" to leave it
 }
+
+// Device is a device of the host that a task gets, at a place of its own tree.
+// Permissions are any of "r", "w" and "m".
+type Device struct{ Source, Destination, Permissions string }
+
+// Reservation is what a task needs to use devices.
+type Reservation struct {
+	Env     map[string]string
+	Mounts  []Mount
+	Devices []Device
+}
+
+// Job is whose task it is, for drivers that name things by it.
+type Job struct{ ID, Name, Namespace, Group, Parent, NodeID, NodeName string }
 
 // Usage is what a task uses of the machine.
 type Usage = supervise.Usage
@@ -162,7 +178,10 @@ type Task struct {
 	Grace      time.Duration  // from being asked to end to being killed
 	KillSignal syscall.Signal // by which it is asked to end
 	Limits     Limits
-	Mounts     []Mount              // volumes of the job
+	Mounts     []Mount              // volumes of the job, and what its devices need
+	Devices    []Device             // of device plugins
+	DeviceEnv  map[string]string    // what device plugins added to Env
+	Job        Job                  // whose task it is
 	Ports      []berth.PortMapping  // of the task and its group, each with the address that it is on
 	OwnPorts   int                  // that many of Ports, the first, the task asked for itself
 	Network    *Network             // nil: the host's

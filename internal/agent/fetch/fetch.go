@@ -24,6 +24,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/isolate"
+	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 )
 
@@ -173,6 +174,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a *Artifact, root *saferoot.Root, d
 	}
 	defer root.RemoveAll(workDir + "/" + name)
 	defer work.Close()
+	_ = failpoint.Hit("fetch/begun")
 	sum := checksumOf(source)
 	h := order{
 		Source: source, Mode: a.Mode, Headers: a.Headers, Insecure: a.Insecure, HTTPTimeout: f.c.HTTPTimeout, GitTimeout: f.c.GitTimeout,
@@ -190,6 +192,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a *Artifact, root *saferoot.Root, d
 	if err != nil {
 		return err
 	}
+	_ = failpoint.Hit("fetch/fetched")
 	if sum != "" && got.Raw == rawName && !h.Have {
 		f.cache.put(sum, work, rawName)
 	}
@@ -212,6 +215,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a *Artifact, root *saferoot.Root, d
 		}
 		return err
 	}
+	_ = failpoint.Hit("fetch/placed")
 	return nil
 }
 

@@ -193,9 +193,9 @@ func TestAdvisory_C12_C14_C23_HostileArtifacts(t *testing.T) {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		w := tar.NewWriter(z)
-		w.WriteHeader(&tar.Header{Name: "zeros", Size: 1 << 30, Mode: 0o644})
+		w.WriteHeader(&tar.Header{Name: "zeros", Size: 128 << 20, Mode: 0o644})
 		zero := make([]byte, 1<<20)
-		for range 1 << 10 {
+		for range 128 {
 			w.Write(zero)
 		}
 		w.Close()

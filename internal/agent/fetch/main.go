@@ -20,6 +20,7 @@ import (
 	getter "github.com/hashicorp/go-getter/v2"
 
 	"berth/internal/agent/isolate"
+	"berth/internal/failpoint"
 )
 
 // The names in the directory of the process.
@@ -126,6 +127,7 @@ func (o *order) fetch(ctx context.Context) (*answer, error) {
 			return nil, err
 		}
 	}
+	_ = failpoint.Hit("fetch/downloaded")
 	if p.git {
 		if o.Mode == ModeFile && p.sub == "" {
 			return nil, bad("mode: a repository is a directory, and cannot be fetched with mode file")
@@ -150,6 +152,7 @@ func (o *order) fetch(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = failpoint.Hit("fetch/unpacked")
 	if single {
 		if o.Mode == ModeDir {
 			return nil, bad("mode: %s is one file, and cannot be fetched with mode dir", p.name)

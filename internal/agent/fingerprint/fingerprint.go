@@ -39,6 +39,7 @@ type Config struct {
 	CgroupParent               string // of the tasks' cgroups
 	Interface                  string // the network interface whose address ports are given on; "" is that of the default route
 	Loopback                   bool   // ports are given on 127.0.0.1 only
+	MaxAllocs                  int    // 0 is any number
 	CPUTotalCompute            int    // MHz
 	MemoryTotalMB, DiskTotalMB int
 	DiskFreeMB                 int                              // unless DiskTotalMB is set
@@ -63,7 +64,7 @@ func Node(ctx context.Context, c *Config, allocs *saferoot.Root, drivers map[str
 	}
 	n := &berth.Node{
 		ID: c.ID, SecretID: c.Secret, Name: c.Name, Datacenter: c.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool,
-		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, CgroupParent: c.CgroupParent, Meta: maps.Clone(c.Meta),
+		HTTPAddr: c.HTTPAddr, TLSEnabled: c.TLSEnabled, CgroupParent: c.CgroupParent, NodeMaxAllocs: c.MaxAllocs, Meta: maps.Clone(c.Meta),
 		Attributes: map[string]string{"unique.hostname": host}, Links: map[string]string{},
 		NodeResources: &berth.NodeResources{
 			MinDynamicPort: or(c.MinDynamicPort, berth.MinDynamicPort), MaxDynamicPort: or(c.MaxDynamicPort, berth.MaxDynamicPort),
@@ -88,6 +89,8 @@ func Node(ctx context.Context, c *Config, allocs *saferoot.Root, drivers map[str
 		delete(attr, "nomad.version")
 	}
 	attr["berth.version"] = c.Version
+	attr["unique.advertise.address"] = c.HTTPAddr
+	attr["nomad.service_discovery"] = "true" // Nomad's servers place jobs with services only there
 	n.Drivers = Drivers(ctx, drivers)
 	for _, d := range n.Drivers {
 		maps.Copy(attr, d.Attributes)

@@ -37,7 +37,7 @@ func TestTheMachineIsDescribed(t *testing.T) {
 	for _, name := range []string{
 		"cpu.arch", "cpu.numcores", "cpu.totalcompute", "kernel.name", "kernel.version", "memory.totalbytes", "os.name",
 		"os.signals", "unique.hostname", "unique.network.ip-address", "unique.storage.volume", "unique.storage.bytestotal",
-		"unique.storage.bytesfree", "driver.mock_driver", "nomad.version", "berth.version", "cgroups.version",
+		"unique.storage.bytesfree", "driver.mock_driver", "nomad.version", "nomad.service_discovery", "berth.version", "cgroups.version",
 	} {
 		if n.Attributes[name] == "" {
 			t.Errorf("there is no attribute %s", name)

@@ -41,7 +41,7 @@ func (m *Meter) Stats(ctx context.Context) (*op.HostStats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("processors: %w", err)
 	}
-	out := &op.HostStats{CPU: usesOf(before, now), DeviceStats: []op.Nothing{}}
+	out := &op.HostStats{CPU: usesOf(before, now), DeviceStats: []*op.DeviceGroupStats{}}
 	for _, c := range out.CPU {
 		out.CPUTicksConsumed += (100 - c.Idle) / 100 * m.speed
 	}

@@ -123,7 +123,8 @@ func (h *Helper) Run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case werr != nil:
-		return &HelperError{said: strings.TrimSpace(said.String()), err: werr}
+		used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		return &HelperError{said: strings.TrimSpace(said.text.String()), err: werr, late: h.Box.CPU > 0 && used >= time.Duration(h.Box.CPU)*time.Second}
 	}
 	return err
 }
@@ -132,6 +133,7 @@ func (h *Helper) Run(ctx context.Context) error {
 type HelperError struct {
 	said string
 	err  error
+	late bool // it has used up its processor time
 }
 
 // Error returns what the helper said last, or how it ended.
@@ -139,30 +141,62 @@ func (e *HelperError) Error() string {
 	if e.Killed() {
 		return "it was ended for what it used of memory, time or disk"
 	}
+	if e.Lost() {
+		return lost
+	}
 	if e.said != "" {
 		return e.said
 	}
 	return e.err.Error()
 }
 
+// Status returns how the helper ended, and nothing that it said.
+func (e *HelperError) Status() string {
+	if e.Killed() {
+		return "it was ended for what it used of memory, time or disk"
+	}
+	if e.Lost() {
+		return lost
+	}
+	return "it failed: " + e.err.Error()
+}
+
+// lost says what is known of a helper that somebody killed.
+const lost = "it was killed: by somebody, or because the node has no memory left"
+
+// Lost reports whether the helper was killed (SIGKILL) though it kept within its box.
+// Another try may go well.
+func (e *HelperError) Lost() bool {
+	var exit *exec.ExitError
+	if !errors.As(e.err, &exit) || e.late {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // Killed reports whether the kernel, or the runtime for lack of memory, ended
-// the helper.
+// the helper for what it used.
 func (e *HelperError) Killed() bool {
+	if e.Lost() {
+		return false
+	}
 	var exit *exec.ExitError
 	if !errors.As(e.err, &exit) {
 		return false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && (status.Signaled() || exit.ExitCode() == 2 && strings.Contains(e.said, "out of memory"))
+	return ok && (status.Signaled() || exit.ExitCode() == 2 && (strings.Contains(e.said, "out of memory") || strings.Contains(e.said, "SIGXCPU")))
 }
 
-// tail keeps the last that is written to it.
-type tail struct{ bytes.Buffer }
+// tail keeps the first that is written to it, up to mostSaid. Its buffer is not
+// embedded: the buffer's ReadFrom would know no bound.
+type tail struct{ text bytes.Buffer }
 
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
-	if t.Len() < mostSaid {
-		t.Buffer.Write(p[:min(n, mostSaid-t.Len())])
+	if t.text.Len() < mostSaid {
+		t.text.Write(p[:min(n, mostSaid-t.text.Len())])
 	}
 	return n, nil
 }
@@ -207,7 +241,11 @@ func (b *Box) enter(exe *os.File, user uint32) error {
 		if l.what == unix.RLIMIT_CORE {
 			l.limit = 0
 		}
-		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.limit, Max: l.limit}); err != nil {
+		most := l.limit
+		if l.what == unix.RLIMIT_CPU {
+			most++ // the signal before SIGKILL tells that it was this
+		}
+		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.limit, Max: most}); err != nil {
 			return fmt.Errorf("set a limit: %w", err)
 		}
 	}
@@ -219,6 +257,10 @@ func (b *Box) enter(exe *os.File, user uint32) error {
 	if user != 0 {
 		if err := become(Identity{UID: user, GID: user}, 0); err != nil {
 			return err
+		}
+		// To become another took back that the helper ends with the agent.
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return fmt.Errorf("end with the agent: %w", err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

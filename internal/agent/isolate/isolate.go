@@ -40,6 +40,7 @@ type Spec struct {
 	Binds    []Bind // what of the host is in the tree, read-only
 	Alloc    string // directory that is /alloc in the tree, absolute
 	Mounts   []Mount
+	Devices  []Bind            // device nodes of the host that it may use as far as its user may
 	Hostname string            // "" for the host's
 	Files    map[string]string // text of files in /etc that are not the host's: "hosts", "resolv.conf"
 	NetNS    string            // path of the network namespace; "" for the host's

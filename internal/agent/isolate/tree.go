@@ -35,6 +35,14 @@ func buildTree(s *Spec) error {
 		}
 		volumes[i] = fd
 	}
+	nodes := make([]int, len(s.Devices))
+	for i, d := range s.Devices {
+		fd, err := cloneDevice(d.Source)
+		if err != nil {
+			return fmt.Errorf("device %q at %q: %w", d.Source, d.Destination, err)
+		}
+		nodes[i] = fd
+	}
 	groups := cgroupMounts()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep mounts from the host: %w", err)
@@ -55,6 +63,7 @@ func buildTree(s *Spec) error {
 		func() error { return t.binds(s.Binds) },
 		func() error { return t.alloc(s.Alloc) },
 		func() error { return t.volumes(s.Mounts, volumes) },
+		func() error { return t.devices(s.Devices, nodes) },
 		t.enter,
 		func() error { return devices(s) },
 		func() error { return etc(s) },
@@ -301,6 +310,33 @@ func (t *tree) volumes(all []Mount, clones []int) error {
 			return err
 		}
 		_ = unix.Close(clones[i])
+	}
+	return nil
+}
+
+// cloneDevice returns a copy of the mount of one device node.
+func cloneDevice(path string) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return -1, berth.Errorf(berth.Invalid, "%w", err)
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
+		return -1, berth.Errorf(berth.Invalid, "it is not a device")
+	}
+	return clone(path)
+}
+
+// devices puts device nodes of the host into the tree.
+func (t *tree) devices(all []Bind, clones []int) error {
+	for i, d := range all {
+		err := change(clones[i], unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, unix.MS_PRIVATE)
+		if err == nil {
+			err = t.put(clones[i], d.Destination, false)
+		}
+		_ = unix.Close(clones[i])
+		if err != nil {
+			return fmt.Errorf("device %q at %q: %w", d.Source, d.Destination, err)
+		}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func sample(t testing.TB, n int) *op.Alloc {
 		ID: id, Namespace: "default", Name: fmt.Sprintf("web.g[%d]", n), JobID: "web", Job: job, TaskGroup: "g",
 		AllocatedResources: &op.AllocatedResources{Shared: op.AllocatedShared{Ports: []berth.PortMapping{{Label: "http", Value: 20000 + n}}}},
 		CreateIndex:        uint64(n), ModifyIndex: uint64(n), AllocModifyIndex: uint64(n),
-		TaskStates: map[string]*berth.TaskState{"t": {State: berth.TaskRunning, StartedAt: time.Unix(5, 6).UTC()}},
+		TaskStates: map[string]*op.TaskState{"t": {State: berth.TaskRunning, StartedAt: time.Unix(5, 6).UTC()}},
 	}
 }
 

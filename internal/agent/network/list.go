@@ -64,7 +64,7 @@ func (n *Networks) bridge() map[string]any {
 		"plugins": []map[string]any{
 			{
 				"type": "bridge", "bridge": n.c.Bridge, "isGateway": true, "forceAddress": true, "ipMasq": true, "hairpinMode": n.c.Hairpin,
-				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": filepath.Join(n.c.StateDir, "addresses")},
+				"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": filepath.Join(n.c.Addresses, n.c.Bridge)},
 			},
 			{"type": "firewall", "backend": "iptables", "iptablesAdminChainName": adminChain},
 			{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}, "snat": true},

@@ -20,6 +20,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	cnitypes "github.com/containernetworking/cni/pkg/types"
 	types "github.com/containernetworking/cni/pkg/types/100"
+	"golang.org/x/sys/unix"
 
 	"berth"
 	"berth/internal/saferoot"
@@ -35,6 +36,7 @@ type Config struct {
 	ConfigDir  string   // holds the configurations of the networks that cni/NAME means
 	StateDir   string   // absolute; the only one who may use it is this Networks
 	Namespaces string   // directory in which the namespaces are mounted; absolute
+	Addresses  string   // directory that holds who has which address of a bridge; absolute. All agents of a machine share it
 	Resolver   bool     // the address of the bridge answers DNS queries of these networks
 }
 
@@ -46,6 +48,7 @@ const (
 	DebianPlugins     = "/usr/lib/cni" // where Debian's containernetworking-plugins are
 	DefaultConfigDir  = "/opt/cni/config"
 	DefaultNamespaces = "/run/netns"
+	DefaultAddresses  = "/run/berth/addresses" // lives as long as the namespaces: until the machine starts again
 )
 
 // Namespacer makes network namespaces. A driver implements it if its tasks can
@@ -86,7 +89,8 @@ type Networks struct {
 	busy map[string]*sync.Mutex // by allocation; an entry stays
 
 	// adding lets one network be made at a time: plugins make chains of the firewall
-	// that all networks share, and fail if two do so at once.
+	// that all networks share, and fail if two do so at once. The agents of a machine
+	// take turns by a lock on Config.Addresses.
 	adding sync.Mutex
 }
 
@@ -95,7 +99,7 @@ const interfaceName = "eth0"
 
 // New returns the networks whose records are in c.StateDir, which it makes.
 func New(c Config) (*Networks, error) {
-	for _, dir := range []string{"allocs", "results", "addresses"} {
+	for _, dir := range []string{"allocs", "results"} {
 		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o700); err != nil {
 			return nil, fmt.Errorf("networks: %w", err)
 		}
@@ -165,15 +169,31 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	if err := n.detach(ctx, r.Alloc); err != nil {
 		return nil, err
 	}
-	n.adding.Lock()
-	result, err := n.cni.AddNetworkList(ctx, list, rt)
-	n.adding.Unlock()
+	result, err := n.add(ctx, list, rt)
 	if err != nil {
 		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.cni.DelNetworkList(ctx, list, rt)))
 	}
 	err = made.read(result)
 	n.resolver(made, r.Mode)
 	return made, err
+}
+
+// add has the plugins make a network, while no other agent of the machine does so.
+func (n *Networks) add(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (cnitypes.Result, error) {
+	n.adding.Lock()
+	defer n.adding.Unlock()
+	if err := os.MkdirAll(n.c.Addresses, 0o700); err != nil {
+		return nil, err
+	}
+	turn, err := os.Open(n.c.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Close() // which ends the turn
+	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", n.c.Addresses, err)
+	}
+	return n.cni.AddNetworkList(ctx, list, rt)
 }
 
 // Gateway returns the address of the bridge: the first of the IPv4 subnet. It is

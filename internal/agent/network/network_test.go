@@ -56,6 +56,7 @@ func need(t *testing.T) *Networks {
 	c := Config{
 		Bridge: "berthtest0", Subnet: "10.211.0.0/24", SubnetIPv6: "fd00:b:e:1::/64", Plugins: []string{DebianPlugins, DefaultPlugins},
 		ConfigDir: filepath.Join(dir, "config"), StateDir: filepath.Join(dir, "state"), Namespaces: filepath.Join(dir, "netns"),
+		Addresses: filepath.Join(dir, "addresses"),
 	}
 	n, err := New(c)
 	must(t, err)
@@ -198,8 +199,34 @@ func TestGroupsOnABridge(t *testing.T) {
 	if isNamespace(a.Namespace) || len(rules(t, first)) > 0 {
 		t.Errorf("after its end: namespace %v, rules %q", isNamespace(a.Namespace), rules(t, first))
 	}
-	if _, err := os.Stat(filepath.Join(n.c.StateDir, "addresses", bridgeList, a.Status.Address)); err == nil {
+	if _, err := os.Stat(filepath.Join(n.c.Addresses, n.c.Bridge, bridgeList, a.Status.Address)); err == nil {
 		t.Error("its address is still taken")
+	}
+}
+
+// Two agents of a machine use the same bridge, and so does an agent whose data
+// directory is new while namespaces of the one before are there still: no address
+// is given away twice, and neither agent removes what the other made.
+func TestAgentsOfAMachineShareABridge(t *testing.T) {
+	n := need(t)
+	a, err := n.Make(t.Context(), &Request{Alloc: first, Mode: berth.NetworkBridge})
+	must(t, err)
+	c := n.c
+	c.StateDir = t.TempDir()
+	other, err := New(c)
+	must(t, err)
+	b, err := other.Make(t.Context(), &Request{Alloc: second, Mode: berth.NetworkBridge})
+	must(t, err)
+	if a.Status.Address == b.Status.Address || a.Status.AddressIPv6 == b.Status.AddressIPv6 {
+		t.Errorf("both have %+v", b.Status)
+	}
+	if left, err := other.Left(); err != nil || len(left) != 1 || left[0] != second {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	must(t, other.Remove(t.Context(), second, nil))
+	serve(t, a.Namespace, 8080, "one")
+	if got, err := read(net.JoinHostPort(a.Status.Address, "8080")); got != "one" || err != nil {
+		t.Errorf("the first says %q, %v", got, err)
 	}
 }
 

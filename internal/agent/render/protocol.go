@@ -122,7 +122,7 @@ const (
 
 // Run renders templates. A template that cannot be rendered is a Result with an
 // Err; the error is of kind Invalid if the process was ended because it used too
-// much.
+// much, and Unavailable if it was killed for another reason.
 func Run(ctx context.Context, command []string, r *Request) ([]Result, error) {
 	for i, t := range r.Templates {
 		if len(t.Text) > MaxText {
@@ -137,6 +137,9 @@ func Run(ctx context.Context, command []string, r *Request) ([]Result, error) {
 	var ended *isolate.HelperError
 	switch {
 	case errors.Is(context.Cause(ctx), errTooLong), errors.As(err, &ended):
+		if ended != nil && ended.Lost() && ctx.Err() == nil {
+			return nil, berth.Errorf(berth.Unavailable, "template: %w", err)
+		}
 		if err == nil || ctx.Err() != nil {
 			err = errTooLong
 		}
@@ -147,7 +150,7 @@ func Run(ctx context.Context, command []string, r *Request) ([]Result, error) {
 		return nil, berth.Errorf(berth.TooLarge, "template: the output has more than %d bytes", MaxOutput)
 	}
 	var results []Result
-	if err := json.Unmarshal(out.Bytes(), &results); err != nil || len(results) != len(r.Templates) {
+	if err := json.Unmarshal(out.text.Bytes(), &results); err != nil || len(results) != len(r.Templates) {
 		return nil, fmt.Errorf("template: the answer of the renderer cannot be read: %w", err)
 	}
 	return results, nil
@@ -155,18 +158,19 @@ func Run(ctx context.Context, command []string, r *Request) ([]Result, error) {
 
 var errTooLong = fmt.Errorf("it took longer than %v", wallclock)
 
-// bounded keeps what is written to it, up to most bytes.
+// bounded keeps what is written to it, up to most bytes. Its buffer is not
+// embedded: the buffer's ReadFrom would know no bound.
 type bounded struct {
-	bytes.Buffer
+	text bytes.Buffer
 	most int
 	full bool
 }
 
 // Write never fails: a helper that says too much ends by itself.
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.most {
+	if b.text.Len()+len(p) > b.most {
 		b.full = true
 		return len(p), nil
 	}
-	return b.Buffer.Write(p)
+	return b.text.Write(p)
 }

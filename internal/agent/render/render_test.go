@@ -1,6 +1,7 @@
 package render
 
 import (
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -112,5 +113,13 @@ func TestFunctions(t *testing.T) {
 		if !templating.Known(name) {
 			t.Errorf("%s is not known", name)
 		}
+	}
+}
+
+// What a renderer prints is bounded however it is copied.
+func TestTheOutputIsBounded(t *testing.T) {
+	b := bounded{most: 10}
+	if _, err := io.Copy(&b, strings.NewReader(strings.Repeat("x", 1000))); err != nil || !b.full || b.text.Len() > 10 {
+		t.Errorf("%d bytes are kept: %v", b.text.Len(), err)
 	}
 }

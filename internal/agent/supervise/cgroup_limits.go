@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"berth"
 	"berth/internal/cpuset"
 )
@@ -173,11 +175,30 @@ func (c *cgroup) limits(l Limits) (writes []write, err error) {
 	// make nodes all the same.
 	if l.Devices && c != nil && c.controllers["devices"] != "" {
 		set("devices", "devices.deny", "", "a", "")
-		for _, d := range allowedDevices {
+		more, err := deviceRules(l.MoreDevices)
+		errs = append(errs, err)
+		for _, d := range append(more, allowedDevices...) {
 			set("devices", "devices.allow", "", d, "")
 		}
 	}
 	return writes, errors.Join(errs...)
+}
+
+// deviceRules returns what allows the use of devices of the host.
+func deviceRules(devices []string) (rules []string, err error) {
+	for _, d := range devices {
+		path, may, _ := strings.Cut(d, " ")
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			return nil, fmt.Errorf("device %s: %w", path, err)
+		}
+		kind := "c"
+		if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+			kind = "b"
+		}
+		rules = append(rules, fmt.Sprintf("%s %d:%d %s", kind, unix.Major(st.Rdev), unix.Minor(st.Rdev), may))
+	}
+	return rules, nil
 }
 
 // noSwap returns what counts swap with the memory, and has the kernel kill a

@@ -316,7 +316,7 @@ func (h *host) alone() bool {
 }
 
 // ended returns a child that has ended and was not reaped: any, or the one of a
-// number. It returns 0 if there is none.
+// number. It returns 0 if no such child has ended.
 func ended(of, pid int) int {
 	for {
 		var info unix.Siginfo

@@ -17,6 +17,7 @@ import (
 	"berth/internal/agent/fetch"
 	"berth/internal/agent/isolate"
 	"berth/internal/agent/render"
+	"berth/internal/agent/secretprovider"
 	"berth/internal/failpoint"
 	"berth/internal/saferoot"
 )
@@ -45,6 +46,10 @@ func Main(args []string) int {
 		return render.Main()
 	case fetch.Word:
 		return fetch.Main()
+	case secretprovider.Word:
+		return secretprovider.Main()
+	case pipesWord:
+		return copyPipes()
 	}
 	if isolate.IsWord(args[0]) {
 		return isolate.Main(args[0])

@@ -87,7 +87,10 @@ type Limits struct {
 	Memory       int64 `json:",omitempty"` // bytes that it keeps when memory gets scarce
 	MemoryMax    int64 `json:",omitempty"` // bytes above which the kernel kills it
 	MaxProcesses int64 `json:",omitempty"`
-	Devices      bool  `json:",omitempty"` // only the devices that an isolated task has, where cgroups of version 1 can say so
+	// MoreDevices are devices besides, each its path on the host and what may be
+	// done with it: "/dev/nvidia0 rw".
+	MoreDevices []string `json:",omitempty"`
+	Devices     bool     `json:",omitempty"` // only the devices that an isolated task has, where cgroups of version 1 can say so
 }
 
 // User is who a task runs as.

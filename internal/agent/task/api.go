@@ -4,6 +4,9 @@ import (
 	"context"
 	"net"
 	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"berth"
 	"berth/internal/saferoot"
@@ -58,6 +61,12 @@ func listenIn(alloc *saferoot.Root, name string) (net.Listener, error) {
 		return nil, err
 	}
 	defer secrets.Close()
+	if elsewhere, err := onAnother(alloc, secrets); err != nil || elsewhere {
+		if err != nil {
+			return nil, err
+		}
+		return listenHere(secrets)
+	}
 	made := ".api." + name
 	if err := alloc.RemoveAll(made); err != nil {
 		return nil, err
@@ -73,6 +82,50 @@ func listenIn(alloc *saferoot.Root, name string) (net.Listener, error) {
 	if err == nil {
 		if err = secrets.RemoveAll(apiSocket); err == nil {
 			err = os.Rename(at, secrets.ProcPath()+"/"+apiSocket)
+		}
+	}
+	if err != nil {
+		_ = ln.Close()
+		return nil, berth.Errorf(berth.Unavailable, "secrets/%s: %w", apiSocket, err)
+	}
+	return ln, nil
+}
+
+// onAnother reports whether a directory is on another file system than that of the
+// allocation, so that nothing can be moved there.
+func onAnother(alloc, dir *saferoot.Root) (bool, error) {
+	var a, b unix.Stat_t
+	if err := unix.Stat(alloc.ProcPath(), &a); err != nil {
+		return false, os.NewSyscallError("stat", err)
+	}
+	if err := unix.Stat(dir.ProcPath(), &b); err != nil {
+		return false, os.NewSyscallError("stat", err)
+	}
+	return a.Dev != b.Dev, nil
+}
+
+// listenHere listens on the socket of a task in secrets that are a file system of
+// their own. What the task puts in the place of the socket meanwhile is its own: no
+// name there leads to a file of another.
+func listenHere(secrets *saferoot.Root) (net.Listener, error) {
+	if err := secrets.RemoveAll(apiSocket); err != nil {
+		return nil, err
+	}
+	at := secrets.ProcPath() + "/" + apiSocket
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: at})
+	if err != nil {
+		return nil, err
+	}
+	ln.SetUnlinkOnClose(false)
+	fd, err := unix.Open(at, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			err = unix.ENOTSOCK
+		}
+		if err == nil {
+			err = os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o666)
 		}
 	}
 	if err != nil {

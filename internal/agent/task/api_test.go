@@ -7,12 +7,23 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/agent/secretdir"
 	"berth/internal/saferoot"
 )
 
 // The socket of a task is made again over whatever the task put in its place, and
 // nothing outside changes.
 func TestTheSocketOfATask(t *testing.T) {
+	t.Run("on disk", func(t *testing.T) { socketOfATask(t, false) })
+	t.Run("in memory", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("needs root, to mount")
+		}
+		socketOfATask(t, true)
+	})
+}
+
+func socketOfATask(t *testing.T, inMemory bool) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 40)) // beyond what a socket's address can hold
 	for _, d := range []string{"app/secrets", "app/local"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
@@ -28,6 +39,12 @@ func TestTheSocketOfATask(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
+	if inMemory {
+		if err := secretdir.Mount(root, "app/secrets", 1, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = secretdir.Unmount(root, "app/secrets") }()
+	}
 	at := filepath.Join(dir, "app/secrets/api.sock")
 	for name, put := range map[string]func() error{
 		"nothing":     func() error { return nil },
@@ -64,6 +81,9 @@ func TestTheSocketOfATask(t *testing.T) {
 	}
 	if st, err := os.Stat(outside); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("a file outside: %v, %v", st, err)
+	}
+	if err := secretdir.Unmount(root, "app/secrets"); err != nil {
+		t.Fatal(err)
 	}
 	// A link in place of the directory is refused.
 	if err := os.RemoveAll(filepath.Join(dir, "app/secrets")); err != nil {

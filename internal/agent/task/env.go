@@ -48,6 +48,8 @@ type Place struct {
 	Isolation driver.Isolation
 	Secrets   map[string]string // by name and key, as in ${secret.name.key}
 	MaxKill   time.Duration     // the longest kill_timeout that this machine grants; 0 is any
+	// SecretsInMemory is whether the directory of secrets can be kept in memory.
+	SecretsInMemory bool
 }
 
 // killTimeout is how long a task may take to end: what the job says, or what

@@ -91,13 +91,13 @@ func killingEvent(now time.Time, why string, timeout time.Duration) berth.TaskEv
 		"kill_reason", why, "kill_timeout", timeout.String())
 }
 
-// becauseEvent says what led to a stop or restart.
-func becauseEvent(typ string, now time.Time, why string) berth.TaskEvent {
-	return event(typ, now, why)
+// becauseEvent says what led to a stop or restart; details are as for event.
+func becauseEvent(typ string, now time.Time, why string, details ...string) berth.TaskEvent {
+	return event(typ, now, why, details...)
 }
 
 // signalingEvent returns the event of a signal that is about to be sent; name
 // is as SIGHUP.
 func signalingEvent(now time.Time, name, why string) berth.TaskEvent {
-	return event(berth.EventSignaling, now, fmt.Sprintf("Task being sent %s: %s", name, why), "signal", name)
+	return event(berth.EventSignaling, now, fmt.Sprintf("Task being sent %s: %s", name, why), "signal", name, "signal_reason", why)
 }

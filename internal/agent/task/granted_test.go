@@ -61,8 +61,8 @@ func TestWhatTheNodeCannotGiveIsRefused(t *testing.T) {
 			g.Volumes = map[string]berth.VolumeRequest{"v": {Type: "host", Source: "data"}}
 		}, `group[g].volume[v].source: there is no host volume "data" on this node`},
 		{"one of a plugin", func(g *berth.TaskGroup, _ *berth.Task) {
-			g.Volumes = map[string]berth.VolumeRequest{"v": {Type: "csi", Source: "certs"}}
-		}, `group[g].volume[v].type: "csi" is not supported by this agent: must be host`},
+			g.Volumes = map[string]berth.VolumeRequest{"v": {Type: "nfs", Source: "certs"}}
+		}, `group[g].volume[v].type: "nfs" is not supported by this agent: must be host or csi`},
 	} {
 		a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver"}`)
 		c.spoil(a.Job.TaskGroups[0], a.Job.TaskGroups[0].Tasks[0])
@@ -117,6 +117,7 @@ func TestVolumesAreMounted(t *testing.T) {
 		`must be a path without .. and NUL, got "/srv/../../x"`: {Volume: "d", Destination: "/srv/../../x"},
 		`must be a path below /, got "/"`:                       {Volume: "d", Destination: "/"},
 		`must be private, host-to-task or bidirectional`:        {Volume: "d", Destination: "/srv", PropagationMode: "shared"},
+		`the driver mock_driver sets no labels`:                 {Volume: "d", Destination: "/srv", SELinuxLabel: "z"},
 	} {
 		if err := mount(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", m, err, want)

@@ -18,6 +18,7 @@ import (
 	"berth/internal/agent/disk"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/logs"
+	"berth/internal/agent/secretdir"
 	"berth/internal/agent/supervise"
 	"berth/internal/saferoot"
 	"berth/op"
@@ -38,6 +39,8 @@ var hooks = []struct {
 	{"secrets", getSecrets},
 	{"environment", makeEnv},
 	{"user", checkUser},
+	{"devices", reserveDevices},
+	{"plugin", makePlugin},
 	{"disk", takeDisk},
 	{"directories", makeDirs},
 	{"api", makeAPI},
@@ -46,6 +49,7 @@ var hooks = []struct {
 	{"artifacts", fetchArtifacts},
 	{"templates", renderTemplates},
 	{"config", makeConfig},
+	{"csi volumes", mountCSI},
 	{"mounts", makeMounts},
 	{"logs", makeLogs},
 }
@@ -61,16 +65,21 @@ type attempt struct {
 	sign    Signer                                                                    // nil if there are no servers
 	openAPI func() error                                                              // makes the socket of the Task API; nil: there is none
 
-	disk   func(context.Context, func(typ, message string)) error // see Config.Disk
-	inputs *Inputs
-	doing  func(typ, message string, waits ...berth.TaskWait) // tells in the task's history what is being done and waited for
-	state  State                                              // of the task when the attempt began
+	reserve Reserver                                                       // nil: the agent has no devices
+	disk    func(context.Context, func(typ, message string)) error         // see Config.Disk
+	volumes func(context.Context, func(string)) (map[string]string, error) // see Config.Volumes
+	csi     map[string]string                                              // directories of CSI volumes by the name of the block
+	plugins Plugins
+	inputs  *Inputs
+	doing   func(typ, message string, waits ...berth.TaskWait) // tells in the task's history what is being done and waited for
+	state   State                                              // of the task when the attempt began
 
 	names      Names
 	out        *driver.Task
 	identities map[string]Validity // by name
 	rendered   []string            // hashes of the texts of templates, in their order
 	fetched    bool                // artifacts were fetched
+	reserved   []driver.Mount      // that devices need
 }
 
 // prepare runs the hooks and returns what the driver is to start.
@@ -134,7 +143,7 @@ func checkBuilt(_ context.Context, at *attempt) error {
 	t := at.task
 	var ps berth.Problems
 	for name, present := range map[string]bool{
-		"vault": t.Vault != nil, "consul": t.Consul != nil, "csi_plugin": t.CSIPluginConfig != nil,
+		"vault": t.Vault != nil, "consul": t.Consul != nil,
 	} {
 		if present {
 			ps.Addf("task["+t.Name+"]."+name, "is not supported by this agent")
@@ -156,9 +165,7 @@ func checkGranted(_ context.Context, at *attempt) error {
 	var ps berth.Problems
 	t := at.task
 	where := "task[" + t.Name + "]."
-	if len(t.Resources.Devices) > 0 {
-		ps.Addf(where+"resources.device", "the task needs %q, and this agent has no devices", t.Resources.Devices[0].Name)
-	}
+	at.checkDevices(&ps, where)
 	if n := len(at.out.Cores); t.Resources.Cores > 0 && n != t.Resources.Cores {
 		ps.Addf(where+"resources.cores", "the task needs %d, and servers gave it %d", t.Resources.Cores, n)
 	}
@@ -214,10 +221,15 @@ func makeDirs(_ context.Context, at *attempt) error {
 	for _, d := range []struct {
 		name string
 		perm fs.FileMode
-	}{{"local", local}, {"secrets", private}, {"tmp", private}} {
+	}{{"local", local}, {secretdir.Name, private}, {"tmp", private}} {
 		p := name + "/" + d.name
 		if err := root.Mkdir(p, d.perm); err != nil {
 			return onDisk(err)
+		}
+		if d.name == secretdir.Name && at.place.SecretsInMemory && seesMounts(at.driver, at.task.Config) {
+			if err := secretdir.Mount(root, p, at.task.Resources.SecretsMB, d.perm); err != nil {
+				return driver.Recoverable(err)
+			}
 		}
 		if other && !at.ofImage() {
 			if err := root.Chown(p, uid, gid); err != nil {
@@ -226,6 +238,13 @@ func makeDirs(_ context.Context, at *attempt) error {
 		}
 	}
 	return nil
+}
+
+// seesMounts reports whether a task of this config sees what the agent mounts in its
+// directory. Drivers whose tasks are not the agent's own processes may know better.
+func seesMounts(d driver.Driver, config map[string]any) bool {
+	x, ok := driver.As[interface{ SeesMounts(map[string]any) bool }](d)
+	return !ok || x.SeesMounts(config)
 }
 
 // passes returns nil if a user may pass through all directories above the

@@ -10,6 +10,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/fetch"
+	"berth/internal/agent/secretprovider"
 	"berth/op"
 )
 
@@ -20,6 +21,11 @@ type Inputs struct {
 	Values func(context.Context, *op.WantsQuery) (*op.WantsAnswer, error)
 	Fetch  *fetch.Fetcher // nil: artifacts are not fetched
 	Deny   []string       // functions that templates may not use, beside those that none may
+	// Wait is for templates without a wait block, WaitBounds for those with one; nil:
+	// there are none.
+	Wait, WaitBounds *berth.WaitConfig
+	// Secrets are the programs of this node that secrets come from.
+	Secrets secretprovider.Providers
 }
 
 // eventError is an error of a hook that has a kind of task event of its own.

@@ -31,6 +31,17 @@ func (s *step) doing(e Doing) {
 	s.note(event(e.Type, s.now, e.Message, waitsFor(e.Waits)...))
 }
 
+// told shows what became of the templates of a task that runs.
+func (s *step) told(e Told) {
+	if s.Phase != Running {
+		return
+	}
+	if n := len(s.Task.Events); n > 0 && s.Task.Events[n-1].Details[berth.DetailWaitsFor] != "" {
+		s.Task.Events = slices.Clone(s.Task.Events[:n-1])
+	}
+	s.note(event(berth.EventTemplate, s.now, e.Message, waitsFor(e.Waits)...))
+}
+
 // mostWaits bounds how many things an event names that a task waits for, and
 // mostWaitName the bytes of the name of each.
 const (
@@ -51,7 +62,7 @@ func waitsFor(waits []berth.TaskWait) []string {
 			}
 			return r
 		}, berth.Clip(w.Name, mostWaitName))
-		text.WriteString(w.String() + "\n")
+		text.WriteString(w.Kind + " " + w.Name + "\n")
 	}
 	return []string{berth.DetailWaitsFor, text.String()}
 }

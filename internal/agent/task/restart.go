@@ -25,12 +25,13 @@ func (w Window) Next(p *berth.RestartPolicy, now time.Time, chance float64) (nex
 		w.Count++
 		return w, p.Delay + time.Duration(chance*float64(p.Delay)/4), true, "restart within policy"
 	}
-	limit := fmt.Sprintf("%d restarts in %v are allowed and used up", p.Attempts, p.Interval)
-	if p.Attempts == 1 {
-		limit = fmt.Sprintf("1 restart in %v is allowed and used up", p.Interval)
-	}
-	if p.Mode == berth.RestartDelay {
-		return w, w.Start.Add(p.Interval).Sub(now), true, limit + "; waiting for the interval to end"
+	// The words are those that scripts for Nomad look for.
+	limit := fmt.Sprintf("Exceeded allowed attempts %d in interval %v and mode is %q", p.Attempts, p.Interval, p.Mode)
+	switch {
+	case p.Mode == berth.RestartDelay:
+		return w, w.Start.Add(p.Interval).Sub(now), true, limit
+	case p.Attempts == 0:
+		return w, 0, false, "Policy allows no restarts"
 	}
 	return w, 0, false, limit
 }

@@ -44,6 +44,11 @@ type Config struct {
 	// it has it, and tells what is waited for. nil: there is none.
 	Disk func(ctx context.Context, tell func(typ, message string)) error
 
+	// Volumes mounts the CSI volumes of the task's allocation, unless they are, and
+	// returns their directories by the name of the volume block. nil: there are none.
+	Volumes func(ctx context.Context, tell func(string)) (map[string]string, error)
+	Plugins Plugins // nil: a task cannot be a CSI plugin
+
 	// RunUntil returns until when the task may run without contact to servers;
 	// the zero time, as well as a nil function, is without limit.
 	RunUntil func() time.Time
@@ -51,8 +56,13 @@ type Config struct {
 	Sign Signer // nil: no servers sign identities
 	// API serves the HTTP API to the task until the listener is closed; nil: there
 	// is no socket for it.
-	API    func(net.Listener)
-	Inputs Inputs // of templates, artifacts and secrets
+	API     func(net.Listener)
+	Reserve Reserver // of devices; nil: there are none
+	Inputs  Inputs   // of templates, artifacts and secrets
+	// Turn is told whether the task, which runs in a launch, wants to restart in the
+	// turn of its allocation, which then restarts it. It may be told the same again.
+	// nil: the task restarts at once.
+	Turn func(launch uint64, wanted bool)
 
 	Save    func(state []byte) error // records the state; returns when it is safe
 	Changed func()                   // called after each change; must not block
@@ -338,14 +348,14 @@ func (l *loop) attempt() *attempt {
 		place.Isolation = l.c.Driver.Capabilities().Isolation
 	}
 	return &attempt{
-		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, disk: l.c.Disk, openAPI: l.openAPI,
-		inputs: &l.c.Inputs,
-		doing:  func(typ, message string, waits ...berth.TaskWait) { l.post(Doing{typ, message, waits}) }, state: l.State(),
+		alloc: a, task: t, place: place, driver: l.c.Driver, sign: l.c.Sign, network: l.c.Network, disk: l.c.Disk, volumes: l.c.Volumes, plugins: l.c.Plugins, openAPI: l.openAPI,
+		inputs: &l.c.Inputs, reserve: l.c.Reserve,
+		doing: func(typ, message string, waits ...berth.TaskWait) { l.post(Doing{typ, message, waits}) }, state: l.State(),
 		names: Names{Node: place.Node, Region: place.Region},
 		out: &driver.Task{
 			AllocID: a.ID.String(), Name: t.Name, AllocDir: l.c.AllocDir, Dir: place.TaskDir(t.Name), Supervisor: l.c.Supervisor,
 			Cores: grantedCores(a, t.Name), Cgroup: place.Cgroup, Grace: place.killTimeout(t), KillSignal: SignalNumber(t.KillSignal),
-			Limits: limits(a, t, place.Node), Progress: func(string) {}, Ports: hostPorts(a, t.Name, place.Node), OwnPorts: len(given(a, t.Name).Ports()),
+			Limits: limits(a, t, place.Node), Progress: func(string) {}, Ports: hostPorts(a, t.Name, place.Node), OwnPorts: len(given(a, t.Name).Ports()), Job: jobOf(a, place.Node),
 		},
 	}
 }
@@ -440,4 +450,13 @@ func (l *loop) ended(h driver.Handle) {
 	default:
 		close(l.over)
 	}
+}
+
+// jobOf says whose task it is.
+func jobOf(a *op.Alloc, n *berth.Node) driver.Job {
+	j := driver.Job{ID: string(a.Job.ID), Name: a.Job.Name, Namespace: a.Job.Namespace, Group: a.TaskGroup, Parent: string(a.Job.ParentID)}
+	if n != nil {
+		j.NodeID, j.NodeName = n.ID.String(), n.Name
+	}
+	return j
 }

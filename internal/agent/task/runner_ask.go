@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 
+	"berth"
 	"berth/internal/agent/driver"
 	"berth/op"
 )
@@ -35,6 +36,15 @@ func (r *Runner) Kill(k Kill) { r.post(Order{k}) }
 
 // Restart orders the task to start again.
 func (r *Runner) Restart(reason string) { r.post(Again{Reason: reason}) }
+
+// RestartLaunch is Restart of a launch, unless there is a newer one. It may be
+// called again.
+func (r *Runner) RestartLaunch(launch uint64, reason string) {
+	r.post(Again{Reason: reason, Launch: launch})
+}
+
+// Tell adds an event about the task's templates to its history, while it runs.
+func (r *Runner) Tell(message string, waits ...berth.TaskWait) { r.post(Told{message, waits}) }
 
 // Join has the task take part in a restart of the whole allocation, also if it
 // has ended. A task takes part in each round once.

@@ -64,6 +64,7 @@ type State struct {
 type Kill struct {
 	Reason  string // a sentence for the operator
 	Event   string `json:",omitempty"` // type of an event that says why, besides Killing; "" for none
+	Sibling string `json:",omitempty"` // the task whose failure is the reason
 	NoDelay bool   `json:",omitempty"` // without the shutdown delay
 	Failed  bool   `json:",omitempty"` // the task has failed then
 }
@@ -144,9 +145,7 @@ func Step(spec *Spec, s State, e Event, now time.Time, chance float64) (State, [
 	case Doing:
 		st.doing(e)
 	case Told:
-		if st.Phase == Running {
-			st.note(event(berth.EventTemplate, now, e.Message))
-		}
+		st.told(e)
 	case Rendered:
 		st.Rendered, st.Fetched = e.Texts, st.Fetched || e.Fetched
 	}

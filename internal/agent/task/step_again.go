@@ -9,7 +9,7 @@ import "berth"
 // wait of one that is about to. An order to end comes first.
 func (s *step) again(e Again) {
 	switch {
-	case s.Kill != nil:
+	case s.Kill != nil, e.Launch > 0 && e.Launch != s.Launch:
 		return
 	case e.Round > 0:
 		s.round(e)

@@ -25,7 +25,11 @@ func (s *step) order(k Kill) {
 	// From here on the task is not started again, whatever was asked before.
 	s.Kill, s.State.Again, s.State.Pause, s.Unfit = &k, false, false, false
 	if k.Event != "" {
-		s.note(becauseEvent(k.Event, s.now, k.Reason))
+		var details []string
+		if k.Sibling != "" {
+			details = []string{berth.DetailFailedSibling, k.Sibling}
+		}
+		s.note(becauseEvent(k.Event, s.now, k.Reason, details...))
 	}
 	s.note(killingEvent(s.now, k.Reason, s.spec.KillTimeout))
 	switch s.Phase {

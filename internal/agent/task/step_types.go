@@ -38,8 +38,12 @@ type (
 		Type, Message string
 		Waits         []berth.TaskWait // what it waits for
 	}
-	// Told adds an event about the templates of a task that runs.
-	Told struct{ Message string }
+	// Told adds an event about the templates of a task that runs, and what it
+	// waits for. It takes the place of the last one that tells of a wait.
+	Told struct {
+		Message string
+		Waits   []berth.TaskWait
+	}
 	// Rendered says what the texts of templates are, before a start or later.
 	Rendered struct {
 		Texts   []string // hashes, in the order of the job
@@ -88,6 +92,7 @@ type (
 		Reason string
 		Failed bool
 		Round  uint64 // of a restart of the whole allocation, which ended tasks take part in; 0 is none
+		Launch uint64 // only while this is the newest launch; 0 is any
 	}
 	// Schedule says that its schedule may want something else now, or, with an
 	// Order, what it is made to do.

@@ -17,6 +17,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/render"
+	"berth/internal/failpoint"
 	"berth/op"
 )
 
@@ -48,6 +49,7 @@ func renderTemplates(ctx context.Context, at *attempt) error {
 			return err
 		}
 	}
+	_ = failpoint.Hit("template/rendered")
 	for i := range r.texts {
 		if err := at.writeTemplate(i, r.output[i]); err != nil {
 			return &eventError{berth.EventTemplate, err}
@@ -64,6 +66,7 @@ func renderTemplates(ctx context.Context, at *attempt) error {
 		at.out.Env = list(at.names.Env)
 	}
 	at.rendered = r.hashes()
+	_ = failpoint.Hit("template/written")
 	return nil
 }
 
@@ -114,7 +117,9 @@ func (r *renderer) render(ctx context.Context) (missing []berth.TaskWait, err er
 		results, err := render.Run(ctx, r.at.inputs.Command, &render.Request{
 			Templates: r.texts, Namespace: r.at.alloc.Job.Namespace, Env: r.env, Values: r.values, Deny: r.at.inputs.Deny,
 		})
-		if err != nil {
+		if berth.KindOf(err) == berth.Unavailable {
+			return nil, driver.Recoverable(err)
+		} else if err != nil {
 			return nil, err
 		}
 		news := false

@@ -21,7 +21,7 @@ func (l *loop) watchTemplates() {
 		return
 	}
 	l.mu.Lock()
-	over := l.over
+	over, launch := l.over, l.state.Launch
 	l.mu.Unlock()
 	l.background(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -33,17 +33,18 @@ func (l *loop) watchTemplates() {
 			case <-ctx.Done():
 			}
 		}()
-		l.keepRendered(ctx)
+		l.keepRendered(ctx, launch)
+		l.wantTurn(launch, false)
 	})
 }
 
 // keepRendered renders, compares, tells the task, and waits for a change, until
 // ctx ends.
-func (l *loop) keepRendered(ctx context.Context) {
+func (l *loop) keepRendered(ctx context.Context, launch uint64) {
 	r, err := l.rendererOfRunning(ctx)
 	for pause := signPause; ; {
 		if err == nil {
-			err = l.renderAgain(ctx, r)
+			err = l.renderAgain(ctx, r, launch)
 		}
 		if err == nil {
 			pause = signPause
@@ -84,14 +85,18 @@ func (l *loop) rendererOfRunning(ctx context.Context) (*renderer, error) {
 
 // renderAgain renders the templates and, if one is different from what the task
 // has, writes it and tells the task.
-func (l *loop) renderAgain(ctx context.Context, r *renderer) error {
+func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64) error {
 	before := l.State().Rendered
 	changed, err := l.changed(ctx, r, before)
-	if err != nil || len(changed) == 0 {
+	if err != nil {
 		return err
 	}
+	if len(changed) == 0 {
+		l.wantTurn(launch, false)
+		return nil
+	}
 	// What changes together should be told once: wait until it is quiet.
-	if quiet, most := settle(r.at.task, changed); quiet > 0 {
+	if quiet, most := r.at.inputs.settle(r.at.task, changed); quiet > 0 {
 		for end := time.Now().Add(most); ; {
 			last := slices.Clone(r.hashes())
 			wait, cancel := context.WithTimeout(ctx, min(quiet, time.Until(end)))
@@ -111,16 +116,50 @@ func (l *loop) renderAgain(ctx context.Context, r *renderer) error {
 			}
 		}
 	}
-	if changed, err = l.changed(ctx, r, before); err != nil || len(changed) == 0 {
+	if changed, err = l.changed(ctx, r, before); err != nil {
 		return err
 	}
-	for _, i := range changed {
+	now, inTurn := l.split(r.at.task, changed)
+	texts := r.hashes()
+	for _, i := range now {
 		if err := r.at.writeTemplate(i, r.output[i]); err != nil {
 			return err
 		}
 	}
-	l.post(Rendered{Texts: r.hashes()})
-	return l.tellRendered(ctx, r.at.task, changed)
+	for _, i := range inTurn { // what the task has of these is what it was started with
+		texts[i] = ""
+		if i < len(before) {
+			texts[i] = before[i]
+		}
+	}
+	if len(now) > 0 {
+		l.post(Rendered{Texts: texts})
+		if err := l.tellRendered(ctx, r.at.task, now); err != nil {
+			return err
+		}
+	}
+	l.wantTurn(launch, len(inTurn) > 0)
+	return nil
+}
+
+// split returns which of the templates that changed are told to the task now, and
+// which when its allocation has its turn to restart.
+func (l *loop) split(t *berth.Task, changed []int) (now, inTurn []int) {
+	for _, i := range changed {
+		if x := &t.Templates[i]; x.Rolling && l.c.Turn != nil {
+			inTurn = append(inTurn, i)
+		} else {
+			now = append(now, i)
+		}
+	}
+	return now, inTurn
+}
+
+// wantTurn tells whether the task wants to restart in turn.
+func (l *loop) wantTurn(launch uint64, wanted bool) {
+	if l.c.Turn != nil {
+		l.c.Turn(launch, wanted)
+	}
 }
 
 // changed renders and returns the numbers of the templates that differ from what
@@ -140,12 +179,25 @@ func (l *loop) changed(ctx context.Context, r *renderer, before []string) (out [
 
 // settle returns how long nothing may change before changed templates are
 // written, and after how long they are in any case.
-func settle(t *berth.Task, changed []int) (quiet, most time.Duration) {
+func (in *Inputs) settle(t *berth.Task, changed []int) (quiet, most time.Duration) {
 	for _, i := range changed {
-		if w := t.Templates[i].Wait; w != nil {
-			quiet = max(quiet, w.Min)
-			most = max(most, w.Max, 4*w.Min)
+		w := t.Templates[i].Wait
+		if w == nil {
+			w = in.Wait
 		}
+		if w == nil {
+			continue
+		}
+		low := w.Min
+		high := max(w.Max, 4*w.Min)
+		if b := in.WaitBounds; b != nil {
+			low = max(low, b.Min)
+			if b.Max > 0 {
+				low, high = min(low, b.Max), min(high, b.Max)
+			}
+			high = max(high, low)
+		}
+		quiet, most = max(quiet, low), max(most, high)
 	}
 	return quiet, most
 }
@@ -219,11 +271,11 @@ func (l *loop) runScript(ctx context.Context, s *berth.ChangeScript) {
 	case err != nil:
 		said = err.Error()
 	case code == 0:
-		l.post(Told{"Template change script " + s.Command + " succeeded"})
+		l.post(Told{Message: "Template change script " + s.Command + " succeeded"})
 		return
 	}
 	message := "Template change script " + s.Command + " failed: " + said
-	l.post(Told{message})
+	l.post(Told{Message: message})
 	if s.FailOnError {
 		l.post(Order{Kill{Reason: message, Failed: true}})
 	}

@@ -13,15 +13,17 @@ import (
 	"berth/internal/agent/driver"
 )
 
-// The volumes of a group are directories that the node's configuration names.
+// The volumes of a group are directories that the node's configuration names, or
+// CSI volumes that its plugins mount.
 // A volume_mount puts one into the tree of a task, by the task's driver.
 
 // propagations are the ways in which mounts below a volume are seen on its
 // other side, as the drivers name them.
 var propagations = []string{"private", "host-to-task", "bidirectional"}
 
-// allocNumber returns the number in job.group[number], 0 if there is none.
-func allocNumber(name string) uint32 {
+// AllocNumber returns the number in the name job.group[number], or 0 if the name
+// has no number.
+func AllocNumber(name string) uint32 {
 	n, _ := strconv.ParseUint(allocIndex(name), 10, 32)
 	return uint32(n)
 }
@@ -33,10 +35,11 @@ func checkVolumes(_ context.Context, at *attempt) error {
 	t, group := at.task, at.alloc.Job.Group(at.alloc.TaskGroup)
 	for _, name := range slices.Sorted(maps.Keys(group.Volumes)) {
 		v, where := group.Volumes[name], "group["+group.Name+"].volume["+name+"]"
-		source := v.SourceFor(allocNumber(at.alloc.Name))
+		source := v.SourceFor(AllocNumber(at.alloc.Name))
 		switch has, ok := at.place.Node.HostVolumes[source]; {
+		case v.Type == berth.VolumeCSI:
 		case v.Type != "" && v.Type != berth.VolumeHost:
-			ps.Addf(where+".type", "%q is not supported by this agent: must be host", v.Type)
+			ps.Addf(where+".type", "%q is not supported by this agent: must be host or csi", v.Type)
 		case !ok:
 			ps.Addf(where+".source", "there is no host volume %q on this node", source)
 		case has.ReadOnly && !v.ReadOnly:
@@ -52,8 +55,10 @@ func checkVolumes(_ context.Context, at *attempt) error {
 			ps.Addf(where+".volume", "the group has no volume %q", m.Volume)
 		case m.PropagationMode != "" && !slices.Contains(propagations, m.PropagationMode):
 			ps.Addf(where+".propagation_mode", "must be private, host-to-task or bidirectional, got %q", m.PropagationMode)
-		case m.SELinuxLabel != "":
-			ps.Addf(where+".selinux_label", "is not supported by this agent")
+		case m.SELinuxLabel != "" && !at.driver.Capabilities().Labels:
+			ps.Addf(where+".selinux_label", "must be left out: the driver %s sets no labels", t.Driver)
+		case m.SELinuxLabel != "" && m.SELinuxLabel != "z" && m.SELinuxLabel != "Z":
+			ps.Addf(where+".selinux_label", "must be z or Z, got %q", berth.Clip(m.SELinuxLabel, 32))
 		}
 	}
 	return ps.Err()
@@ -63,10 +68,13 @@ func checkVolumes(_ context.Context, at *attempt) error {
 // the node, the group's volume or the task says so.
 func makeMounts(_ context.Context, at *attempt) error {
 	group := at.alloc.Job.Group(at.alloc.TaskGroup)
-	at.out.Mounts = nil
+	at.out.Mounts = slices.Clone(at.reserved)
 	for _, m := range at.task.VolumeMounts {
 		v := group.Volumes[m.Volume]
-		has := at.place.Node.HostVolumes[v.SourceFor(allocNumber(at.alloc.Name))]
+		has := at.place.Node.HostVolumes[v.SourceFor(AllocNumber(at.alloc.Name))]
+		if v.Type == berth.VolumeCSI {
+			has = berth.HostVolumeInfo{Path: at.csi[m.Volume]}
+		}
 		where := "task[" + at.task.Name + "].volume_mount.destination"
 		to := at.names.Replace(m.Destination)
 		clean := path.Clean("/" + to)
@@ -77,17 +85,18 @@ func makeMounts(_ context.Context, at *attempt) error {
 			return berth.Errorf(berth.Invalid, "%s: must be a path below /, got %q", where, to)
 		}
 		if st, err := os.Stat(has.Path); err != nil {
-			return berth.Errorf(berth.Invalid, "host volume %q: its directory cannot be used: %w", v.Source, err)
+			return berth.Errorf(berth.Invalid, "volume %q: its directory cannot be used: %w", v.Source, err)
 		} else if !st.IsDir() {
-			return berth.Errorf(berth.Invalid, "host volume %q: %s is not a directory", v.Source, has.Path)
+			return berth.Errorf(berth.Invalid, "volume %q: %s is not a directory", v.Source, has.Path)
 		}
 		mode := m.PropagationMode
 		if mode == "" {
 			mode = propagations[0]
 		}
 		at.out.Mounts = append(at.out.Mounts, driver.Mount{
-			Source: has.Path, Destination: clean, ReadOnly: has.ReadOnly || v.ReadOnly || m.ReadOnly, Propagation: mode,
+			Source: has.Path, Destination: clean, ReadOnly: has.ReadOnly || v.ReadOnly || m.ReadOnly, Propagation: mode, Label: m.SELinuxLabel,
 		})
 	}
+	at.out.Mounts = append(at.out.Mounts, pluginMounts(at)...)
 	return nil
 }

@@ -61,7 +61,8 @@ func keysOf(registry string) []string {
 	return []string{registry, "https://" + registry, "http://" + registry, "https://" + registry + "/v1/", "https://" + registry + "/v2/"}
 }
 
-// fromFile looks for a registry in a config.json of docker; nil is none.
+// fromFile looks for a registry in a config.json of docker. It returns nil if the
+// file does not have it.
 func fromFile(ctx context.Context, path, registry string) (*credential, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

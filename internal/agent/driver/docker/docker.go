@@ -16,9 +16,11 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -111,6 +113,22 @@ type launch struct {
 // New returns the driver of Docker's own engines.
 func New(c Config) *Driver { return NewOf(Engine, c) }
 
+// SeesMounts reports whether a container sees what the agent mounts in the task's
+// directory. The engine of a user who is not root has its own view of the machine's
+// mounts, which need not have those that were made after it.
+func (d *Driver) SeesMounts(map[string]any) bool {
+	if d.engine == nil {
+		return false
+	}
+	path, local := strings.CutPrefix(d.engine.DaemonHost(), "unix://")
+	info, err := os.Stat(path)
+	if !local || err != nil {
+		return false
+	}
+	of, ok := info.Sys().(*syscall.Stat_t)
+	return ok && of.Uid == 0
+}
+
 // NewOf returns the driver of a kind of engine. It talks to the engine only when
 // it is asked something.
 func NewOf(kind *Kind, c Config) *Driver {
@@ -134,7 +152,7 @@ func (d *Driver) Name() string { return d.kind.Name }
 
 // Capabilities implements [driver.Driver].
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Isolation: driver.ImageIsolation, Signals: true, Exec: true, Mounts: true, Networks: d.kind.Networks}
+	return driver.Capabilities{Isolation: driver.ImageIsolation, Signals: true, Exec: true, Mounts: true, Labels: true, Networks: d.kind.Networks}
 }
 
 // ready refuses what a disabled driver, or one without an engine, cannot do.

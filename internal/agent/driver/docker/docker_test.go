@@ -183,9 +183,9 @@ func TestDirectoriesAndMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tk := task(1, with(does("cat", "/alloc/a", "/local/b", "/secrets/c", "/vol/f", "/rel/b", "/abs/b", "/named/b"), "volumes", []any{"local:/rel:ro", "/local:/abs"},
+	tk := task(1, with(does("cat", "/alloc/a", "/local/b", "/secrets/c", "/vol/f", "/rel/b", "/abs/b", "/named/b", "/labeled/f"), "volumes", []any{"local:/rel:ro", "/local:/abs"},
 		"mount", []any{map[string]any{"type": "bind", "source": "local", "target": "/named", "readonly": true}, map[string]any{"type": "tmpfs", "target": "/ram", "tmpfs_options": []any{map[string]any{"size": 1 << 20}}}}))
-	tk.Mounts = []driver.Mount{{Source: host, Destination: "/vol", ReadOnly: true}}
+	tk.Mounts = []driver.Mount{{Source: host, Destination: "/vol", ReadOnly: true}, {Source: host, Destination: "/labeled", ReadOnly: true, Propagation: "private", Label: "z"}}
 	for name, text := range map[string]string{"alloc/a": "alloc", "task/local/b": "local", "task/secrets/c": "secret"} {
 		if err := tk.AllocDir.Replace(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestDirectoriesAndMounts(t *testing.T) {
 	}
 	d := New(c)
 	_, out := ends(t, d, tk)
-	want := "/alloc/a: alloc <nil>\n/local/b: local <nil>\n/secrets/c: secret <nil>\n/vol/f: volume <nil>\n/rel/b: local <nil>\n/abs/b: local <nil>\n/named/b: local <nil>\n"
+	want := "/alloc/a: alloc <nil>\n/local/b: local <nil>\n/secrets/c: secret <nil>\n/vol/f: volume <nil>\n/rel/b: local <nil>\n/abs/b: local <nil>\n/named/b: local <nil>\n/labeled/f: volume <nil>\n"
 	if out != want {
 		t.Errorf("got %s", out)
 	}

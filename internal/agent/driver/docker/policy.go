@@ -94,6 +94,10 @@ func (d *Driver) mount(host *container.HostConfig, t *driver.Task, v driverconfi
 		filepath.Join(t.Dir, "secrets") + ":/secrets" + label,
 	}
 	for _, m := range t.Mounts {
+		if m.Label != "" {
+			host.Binds = append(host.Binds, labeled(&m))
+			continue
+		}
 		out := mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Destination, ReadOnly: m.ReadOnly}
 		switch m.Propagation {
 		case "host-to-task":
@@ -118,6 +122,21 @@ func (d *Driver) mount(host *container.HostConfig, t *driver.Task, v driverconfi
 		host.Mounts = append(host.Mounts, *out)
 	}
 	return nil
+}
+
+// labeled returns a volume of the job as a bind, the form that can have a label.
+func labeled(m *driver.Mount) string {
+	options := []string{m.Label}
+	if m.ReadOnly {
+		options = append(options, "ro")
+	}
+	switch m.Propagation {
+	case "host-to-task":
+		options = append(options, string(mount.PropagationRSlave))
+	case "bidirectional":
+		options = append(options, string(mount.PropagationRShared))
+	}
+	return m.Source + ":" + m.Destination + ":" + strings.Join(options, ",")
 }
 
 // volume turns an entry of volumes into a bind of the engine.

@@ -240,6 +240,9 @@ func (d *Driver) limit(r *container.Resources, t *driver.Task, v driverconfig.Va
 		}
 		r.Devices = append(r.Devices, m)
 	}
+	for _, m := range t.Devices { // of device plugins
+		r.Devices = append(r.Devices, container.DeviceMapping{PathOnHost: m.Source, PathInContainer: m.Destination, CgroupPermissions: m.Permissions})
+	}
 	return nil
 }
 

@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/logs"
+	"berth/internal/eventually"
 )
 
 // What drivers do that can do more than the least, by their capabilities.
@@ -37,6 +40,7 @@ func (d *Driver) capable(t *testing.T) {
 	}
 	if has.Mounts {
 		t.Run("directories are mounted", d.mounts)
+		t.Run("what is mounted later is seen, or not", d.propagation)
 	}
 	if d.Limited {
 		t.Run("memory is limited", d.memory)
@@ -200,6 +204,32 @@ func (d *Driver) processes(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if got := output(t, task, logs.Stdout); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+// propagation tests which mounts below a volume a task sees: those made while it runs
+// on the host only if its mount says so.
+func (d *Driver) propagation(t *testing.T) {
+	volume := t.TempDir()
+	must(t, unix.Mount("volume", volume, "tmpfs", 0, "mode=777"))
+	t.Cleanup(func() { must(t, unix.Unmount(volume, unix.MNT_DETACH)) })
+	must(t, unix.Mount("", volume, "", unix.MS_SHARED, ""))
+	late := filepath.Join(volume, "late")
+	must(t, os.Mkdir(late, 0o755))
+	task := d.Alloc(t)(1, d.Shell("echo x > /data/closed/ready; until test -e /data/closed/go; do sleep 0.1; done; cat /data/open/late/f; test ! -e /data/closed/late/f"))
+	task.Mounts = []driver.Mount{
+		{Source: volume, Destination: "/data/open", ReadOnly: true, Propagation: "host-to-task"}, {Source: volume, Destination: "/data/closed", Propagation: "private"},
+	}
+	h := start(t, d.New(), task)
+	eventually.True(t, "the task runs", func() bool { _, err := os.Stat(filepath.Join(volume, "ready")); return err == nil })
+	must(t, unix.Mount("late", late, "tmpfs", 0, ""))
+	must(t, os.WriteFile(filepath.Join(late, "f"), []byte("came later"), 0o644))
+	must(t, os.WriteFile(filepath.Join(volume, "go"), nil, 0o644))
+	if e := wait(t, h); !e.Success() {
+		t.Errorf("%+v", e)
+	}
+	if got := output(t, task, logs.Stdout); got != "came later" {
 		t.Errorf("%q", got)
 	}
 }

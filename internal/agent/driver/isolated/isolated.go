@@ -4,6 +4,7 @@
 package isolated
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -42,6 +43,7 @@ type Config struct {
 	HostIPC   bool              // and its shared memory
 	Chroot    map[string]string // what of the host tasks see: place in the tree by path of the host; nil is a default
 	Users     process.Rules
+	Numbers   *process.Numbers // of tasks that do not say who they run as; nil: they run as nobody
 }
 
 // program makes a command and its arguments of a task's config.
@@ -141,22 +143,12 @@ func (d *Driver) plan(t *driver.Task) (*supervise.Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := t.User
-	if name == "" {
-		name = defaultUser
-	}
-	who, err := process.User(name)
+	who, err := d.user(t)
 	if err != nil {
 		return nil, err
 	}
-	if who == nil { // the agent's own, which is root
-		who = &supervise.User{}
-	}
-	if err := d.c.Users.Check(name, who); err != nil {
-		return nil, err
-	}
 	st := &supervise.Start{
-		Command: command, Args: args, Env: environment(t), User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores, Isolate: spec,
+		Command: command, Args: args, Env: environment(t, who), User: who, Logs: t.Logs, Cgroup: t.Cgroup, Cores: t.Cores, Isolate: spec,
 		OOMScoreAdj: int(config.Integer("oom_score_adj")),
 		Limits: supervise.Limits{
 			CPUShares: t.Limits.CPUShares, Memory: t.Limits.Memory, MemoryMax: t.Limits.MemoryMax,
@@ -164,10 +156,30 @@ func (d *Driver) plan(t *driver.Task) (*supervise.Start, error) {
 		},
 		Until: supervise.BootTime(t.RunUntil), KillSignal: int(t.KillSignal), KillTimeout: t.Grace,
 	}
+	for _, m := range t.Devices {
+		st.Limits.MoreDevices = append(st.Limits.MoreDevices, m.Source+" "+m.Permissions)
+	}
 	if t.Limits.MaxProcesses > 0 {
 		st.Limits.MaxProcesses = t.Limits.MaxProcesses
 	}
 	return st, nil
+}
+
+// user returns who the task runs as.
+func (d *Driver) user(t *driver.Task) (*supervise.User, error) {
+	if t.User == "" && d.c.Numbers != nil {
+		n, err := d.c.Numbers.Of(t.AllocDir, t.Name)
+		return &supervise.User{UID: n, GID: n}, err
+	}
+	name := cmp.Or(t.User, defaultUser)
+	who, err := process.User(name)
+	if err != nil {
+		return nil, err
+	}
+	if who == nil { // the agent's own, which is root
+		who = &supervise.User{}
+	}
+	return who, d.c.Users.Check(name, who)
 }
 
 // spec returns how the task is isolated.
@@ -191,6 +203,9 @@ func (d *Driver) spec(t *driver.Task, config driverconfig.Values) (*isolate.Spec
 			return nil, berth.Errorf(berth.Invalid, "volume_mount.destination: %q must be an absolute path below the root", m.Destination)
 		}
 		s.Mounts = append(s.Mounts, isolate.Mount{Source: m.Source, Destination: m.Destination, ReadOnly: m.ReadOnly, Propagation: m.Propagation})
+	}
+	for _, m := range t.Devices {
+		s.Devices = append(s.Devices, isolate.Bind{Source: m.Source, Destination: m.Destination})
 	}
 	if n := t.Network; n != nil {
 		s.NetNS, s.Hostname = n.Namespace, n.Hostname

@@ -3,13 +3,16 @@ package isolated
 import (
 	"maps"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/process"
 	"berth/internal/agent/isolate"
+	"berth/internal/agent/supervise"
 )
 
 // What a task sees of the host's files.
@@ -47,11 +50,15 @@ func (d *Driver) binds() (out []isolate.Bind) {
 }
 
 // environment returns the task's variables with the paths of its own tree.
-func environment(t *driver.Task) []string {
+func environment(t *driver.Task, who *supervise.User) []string {
 	inside := map[string]string{"NOMAD_ALLOC_DIR": "/alloc", "NOMAD_TASK_DIR": "/local", "NOMAD_SECRETS_DIR": "/secrets"}
 	if t.User == "" { // the agent's own would lead where the task cannot go
-		if home := process.Home(defaultUser); home != "" {
-			for name, value := range map[string]string{"USER": defaultUser, "LOGNAME": defaultUser, "HOME": home} {
+		name, home := defaultUser, process.Home(defaultUser)
+		if _, err := user.LookupId(strconv.FormatUint(uint64(who.UID), 10)); err != nil { // a number that has no name
+			name, home = strconv.FormatUint(uint64(who.UID), 10), "/local"
+		}
+		if home != "" {
+			for name, value := range map[string]string{"USER": name, "LOGNAME": name, "HOME": home} {
 				if was, ok := os.LookupEnv(name); ok && slices.Contains(t.Env, name+"="+was) {
 					inside[name] = value
 				}

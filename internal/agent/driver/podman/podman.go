@@ -6,6 +6,7 @@
 package podman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,14 @@ func (d *Driver) socket(t *driver.Task) (*docker.Driver, error) {
 		return nil, berth.Errorf(berth.Invalid, "config.socket: this node has no socket %q: want one of %s", berth.Clip(name, 64), strings.Join(d.names, ", "))
 	}
 	return s, nil
+}
+
+// SeesMounts reports whether a container of this config sees what the agent mounts in
+// the task's directory; see [docker.Driver.SeesMounts].
+func (d *Driver) SeesMounts(config map[string]any) bool {
+	name, _ := config["socket"].(string)
+	s := d.sockets[cmp.Or(name, DefaultSocket)]
+	return s != nil && s.SeesMounts(config)
 }
 
 // Start implements [driver.Driver].
