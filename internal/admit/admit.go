@@ -39,10 +39,21 @@ func DecodeJob(tree decode.Tree, from Source) (*berth.Job, error) {
 
 // DecodeJobContext is DecodeJob that stops with the cause of ctx when ctx ends.
 func DecodeJobContext(ctx context.Context, tree decode.Tree, from Source) (*berth.Job, error) {
+	return decodeJob(ctx, tree, from, false)
+}
+
+// DecodePart is DecodeJobContext for a job that is only looked at: it may have no
+// groups.
+func DecodePart(ctx context.Context, tree decode.Tree, from Source) (*berth.Job, error) {
+	return decodeJob(ctx, tree, from, true)
+}
+
+// decodeJob decodes and checks a job. part accepts one without groups.
+func decodeJob(ctx context.Context, tree decode.Tree, from Source, part bool) (*berth.Job, error) {
 	d := newDecoder(from)
 	d.Context = ctx
 	j := d.job(tree)
-	c := checker{ctx: ctx}
+	c := checker{ctx: ctx, part: part}
 	if ctx.Err() == nil {
 		c.job(j)
 	}

@@ -20,6 +20,7 @@ var _ = []*limit.Limit{
 	limit.Bound("job_priority", "Priority of a job, unless the agent sets another maximum", limit.Count, int64(berth.MaxPriority), "the job is refused (400)"),
 	limit.Bound("dispatch_payload", "Bytes of the payload of a dispatch", limit.Bytes, int64(berth.MaxPayload), "413"),
 	limit.Bound("condition_regexp", "Bytes of a regexp in a condition", limit.Bytes, int64(MaxRegexpLen), "the job is refused (400)"),
+	limit.Bound("secrets_size", "MiB of the directory of secrets of a task", limit.Count, int64(maxSecretsMB), "the job is refused (400)"),
 	limit.Bound("memory_per_task", "MiB of memory of a task", limit.Count, int64(maxMemoryMB), "the job is refused (400)"),
 	limit.Bound("disk_per_group", "MiB of disk of a group", limit.Count, int64(maxDiskMB), "the job is refused (400)"),
 	limit.Bound("cores_per_task", "Cores of a task", limit.Count, int64(maxCores), "the job is refused (400)"),

@@ -69,8 +69,8 @@ func TestValidate(t *testing.T) {
 		{"long pool", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.NodePool = long }, `job.node_pool: must be at most 128 bytes, got 300`},
 		{"unknown type", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = "cron" }, `job.type: unknown type "cron": want service, batch, system, sysbatch or stream`},
 		{"core jobs are not for users", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Type = berth.TypeCore }, `job.type: unknown type "core": want service, batch, system, sysbatch or stream`},
-		{"low priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 0 }, `job.priority: must be 1 to 100, got 0`},
-		{"high priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 101 }, `job.priority: must be 1 to 100, got 101`},
+		{"low priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 0 }, `job.priority: must be 1 to 32766, got 0`},
+		{"high priority", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Priority = 32767 }, `job.priority: must be 1 to 32766, got 32767`},
 		{"bad glob", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{"a["} }, `job.datacenters: must be a datacenter or a glob pattern, got "a["`},
 		{"empty datacenter", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Datacenters = []string{""} }, `job.datacenters: must be a datacenter or a glob pattern, got ""`},
 		{"empty meta key", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.Meta = map[string]string{"": "x"} }, `job.meta: "" is not a usable key, or its value is not valid UTF-8`},
@@ -393,8 +393,17 @@ func TestValidate(t *testing.T) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost}}
 		}, `job.group[g].volume[data].source: is missing`},
 		{"csi volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
-			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd"}}
-		}, `job.group[g].volume[data].type: is not supported: must be host, got csi`},
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}}
+		}, ``},
+		{"csi volume that keeps its node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", Sticky: true, AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}}
+		}, `job.group[g].volume[data].sticky: is only for volumes of type host`},
+		{"csi volume that readers could write", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessReaders, AttachmentMode: berth.AttachFilesystem}}
+		}, `job.group[g].volume[data].read_only: must be true with access mode multi-node-reader-only`},
+		{"csi plugin", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.CSIPluginConfig = &berth.CSIPluginConfig{ID: "../disk", Type: "node", MountDir: "/csi", StagePublishBaseDir: "/local/csi", HealthTimeout: time.Minute}
+		}, `job.group[g].task[t].csi_plugin.id: must be 1 to 128 letters, digits, dots, dashes and underscores, got "../disk"`},
 		{"volume of each instance", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", PerAlloc: true}}
@@ -542,12 +551,12 @@ var supported = strings.Fields(`
 	job.group.restart.render_templates job.group.task.restart.render_templates
 	job.group.task.artifact.chown job.group.task.artifact.destination job.group.task.artifact.headers job.group.task.artifact.insecure
 	job.group.task.artifact.mode job.group.task.artifact.options job.group.task.artifact.source
-	job.group.task.secret.config job.group.task.secret.env job.group.task.secret.name job.group.task.secret.path
+	job.group.task.secret.config job.group.task.secret.env job.group.task.secret.name job.group.task.secret.provider job.group.task.secret.path
 	job.group.task.template.change_mode job.group.task.template.change_script.args job.group.task.template.change_script.command
 	job.group.task.template.change_script.fail_on_error job.group.task.template.change_script.timeout job.group.task.template.change_signal
 	job.group.task.template.data job.group.task.template.destination job.group.task.template.env job.group.task.template.error_on_missing_key
 	job.group.task.template.gid job.group.task.template.left_delimiter job.group.task.template.once job.group.task.template.perms
-	job.group.task.template.right_delimiter job.group.task.template.source job.group.task.template.splay job.group.task.template.uid
+	job.group.task.template.rolling job.group.task.template.right_delimiter job.group.task.template.source job.group.task.template.splay job.group.task.template.uid
 	job.group.task.template.wait.max job.group.task.template.wait.min
 	job.group.restart.attempts job.group.restart.interval job.group.restart.delay job.group.restart.mode
 	job.group.reschedule.attempts job.group.reschedule.interval job.group.reschedule.delay job.group.reschedule.delay_function
@@ -571,10 +580,11 @@ var supported = strings.Fields(`
 	job.group.task.constraint.attribute job.group.task.constraint.value job.group.task.constraint.operator
 	job.group.task.affinity.attribute job.group.task.affinity.value job.group.task.affinity.operator job.group.task.affinity.weight
 	job.group.task.env job.group.task.meta job.group.task.leader job.group.task.lifecycle.hook job.group.task.lifecycle.sidecar
-	job.group.task.volume_mount.volume job.group.task.volume_mount.destination job.group.task.volume_mount.read_only job.group.task.volume_mount.propagation_mode
+	job.group.task.csi_plugin.id job.group.task.csi_plugin.type job.group.task.csi_plugin.mount_dir job.group.task.csi_plugin.stage_publish_base_dir job.group.task.csi_plugin.health_timeout
+	job.group.task.volume_mount.volume job.group.task.volume_mount.destination job.group.task.volume_mount.read_only job.group.task.volume_mount.selinux_label job.group.task.volume_mount.propagation_mode
 	job.group.task.connectivity.change_mode job.group.task.connectivity.change_signal
 	job.group.task.resources.cpu job.group.task.resources.memory job.group.task.resources.cores job.group.task.resources.memory_max
-	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices
+	job.group.task.resources.numa.affinity job.group.task.resources.numa.devices job.group.task.resources.secrets
 	job.group.task.schedule.cron.start job.group.task.schedule.cron.end job.group.task.schedule.cron.timezone
 	job.group.task.action.name job.group.task.action.command job.group.task.action.args
 	job.group.task.resources.network.mode
@@ -587,7 +597,7 @@ var supported = strings.Fields(`
 	job.group.task.resources.device.affinity.attribute job.group.task.resources.device.affinity.operator job.group.task.resources.device.affinity.value
 	job.group.task.resources.device.affinity.weight
 	job.group.task.restart.attempts job.group.task.restart.interval job.group.task.restart.delay job.group.task.restart.mode
-	job.group.task.identity.aud job.group.task.identity.change_mode job.group.task.identity.change_signal job.group.task.identity.env
+	job.group.task.identity.aud job.group.task.identity.change_mode job.group.task.identity.change_signal job.group.task.identity.env job.group.task.identity.extra_claims
 	job.group.task.identity.file job.group.task.identity.filepath job.group.task.identity.name job.group.task.identity.ttl
 	job.group.task.kill_timeout job.group.task.kill_signal job.group.task.shutdown_delay
 	job.group.task.logs.max_files job.group.task.logs.max_file_size job.group.task.logs.disabled job.group.task.logs.enabled

@@ -23,6 +23,7 @@ const (
 	maxEntries     = 10_000  // of one env or meta block
 	MaxValueLen    = 4096    // bytes of a condition's attribute or value
 	maxMemoryMB    = 1 << 30 // a pebibyte
+	maxSecretsMB   = 1024
 	maxDiskMB      = 1 << 40
 	maxCores       = 10_000          // in a task
 	maxDevices     = 10_000          // in a device request
@@ -37,6 +38,7 @@ const (
 type checker struct {
 	problems berth.Problems
 	ofDevice bool            // checking the conditions of a device request
+	part     bool            // a job without groups is no problem
 	ctx      context.Context // when it ends, the rest of the groups is not checked
 }
 

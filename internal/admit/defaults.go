@@ -15,6 +15,7 @@ var blockDefaults = map[reflect.Type]any{
 	reflect.TypeFor[berth.Constraint]():          berth.Constraint{Operand: berth.OpEqual},
 	reflect.TypeFor[berth.Spread]():              berth.Spread{Weight: 50},
 	reflect.TypeFor[berth.EphemeralDisk]():       berth.EphemeralDisk{SizeMB: 300},
+	reflect.TypeFor[berth.CSIPluginConfig]():     berth.CSIPluginConfig{MountDir: "/csi", StagePublishBaseDir: "/local/csi", HealthTimeout: 30 * time.Second},
 	reflect.TypeFor[berth.LogConfig]():           berth.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10},
 	reflect.TypeFor[berth.Resources]():           berth.Resources{CPU: 100, MemoryMB: 300},
 	reflect.TypeFor[berth.UpdateStrategy]():      defaultUpdate(),

@@ -94,6 +94,7 @@ func (c *checker) group(at string, j *berth.Job, g *berth.TaskGroup) {
 	c.volumes(at, j, g)
 	c.scaling(at+".scaling", j, g)
 	c.order(at, j, g)
+	c.rolling(at, j, g)
 	c.groupServices(at, g)
 	c.unsupportedGroup(at, g)
 

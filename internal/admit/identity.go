@@ -59,6 +59,12 @@ func (c *checker) identities(at string, t *berth.Task) {
 		if slices.Contains(w.Audience, "") {
 			c.addf(here+".aud", "must not have an empty audience")
 		}
+		for i, name := range w.ExtraClaims { // whether there are such claims, the namespace knows
+			if name == "" || len(name) > berth.MaxNameLen || slices.Contains(w.ExtraClaims[:i], name) {
+				c.addf(here+".extra_claims", "must have different names of 1 to %d bytes, got %q", berth.MaxNameLen, berth.Clip(name, 64))
+				break
+			}
+		}
 		switch {
 		case w.TTL != 0 && w.TTL < minIdentityTTL:
 			c.addf(here+".ttl", "must be 0 or at least %s, got %s", minIdentityTTL, w.TTL)

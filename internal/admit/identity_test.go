@@ -46,7 +46,8 @@ func TestIdentities(t *testing.T) {
 		`{"Name":"a","File":true,"Filepath":"/etc/x"}`: "identity[a].filepath: must be the path of a file below",
 		`{"Name":"a","Audience":[""]}`:                 "identity[a].aud: must not have an empty audience",
 		`{"Name":"a","ServiceName":"s"}`:               "identity.service_name: is not supported",
-		`{"Name":"a","ExtraClaims":["x"]}`:             "identity.extra_claims: is not supported",
+		`{"Name":"a","ExtraClaims":["x",""]}`:          "identity[a].extra_claims: must have different names of 1 to 128 bytes, got \"\"",
+		`{"Name":"a","ExtraClaims":["x","x"]}`:         "identity[a].extra_claims: must have different names of 1 to 128 bytes, got \"x\"",
 		`{"Name":"a","File":true,"Filepath":"x"},{"Name":"b","File":true,"Filepath":"x"}`: `identity[b].filepath: "x" is the file of two identities`,
 	} {
 		if _, err := jobWithIdentities(t, in); err == nil || !strings.Contains(err.Error(), want) {

@@ -157,7 +157,6 @@ func (c *checker) templates(at string, t *berth.Task) {
 			}
 		}
 		c.unsupported(x.ChangeScript != nil && x.ChangeScript.RunOnFirstRender, here+".change_script.run_on_first_render", "")
-		c.unsupported(x.Rolling, here+".rolling", "")
 		c.unsupported(x.VaultGrace != 0, here+".vault_grace", "")
 	}
 }
@@ -207,11 +206,8 @@ func (c *checker) secrets(at string, t *berth.Task) {
 			c.addf(here+".name", "is defined twice")
 		}
 		seen[s.Name] = true
-		switch {
-		case s.Provider != "nomad":
-			c.addf(here+".provider", "provider %q is not supported: must be nomad", berth.Clip(s.Provider, 64))
-		case s.Path == "":
-			c.addf(here+".path", "is required")
+		if c.secretProvider(here, s) {
+			continue
 		}
 		for _, k := range slices.Sorted(maps.Keys(s.Config)) {
 			if space, ok := s.Config[k].(string); k != "namespace" || !ok || space == "" {
@@ -220,6 +216,43 @@ func (c *checker) secrets(at string, t *berth.Task) {
 		}
 		c.strings(here+".env", s.Env)
 	}
+}
+
+// providerForm is what a provider of secrets may be called: it is a file of the node.
+var providerForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+
+// secretProvider checks where a secret comes from, and all of one that comes from a
+// program of the node. It reports whether it does.
+func (c *checker) secretProvider(here string, s *berth.Secret) bool {
+	switch {
+	case s.Provider == "vault":
+		c.addf(here+".provider", "provider \"vault\" is not supported: must be nomad, or the name of a program in client.common_plugin_dir of the nodes")
+	case !providerForm.MatchString(s.Provider):
+		c.addf(here+".provider", "must be nomad, or the name of a program with up to 63 letters, digits and the characters _.-, got %q", berth.Clip(s.Provider, 64))
+	case s.Path == "" || len(s.Path) > maxSource || strings.ContainsRune(s.Path, 0):
+		c.addf(here+".path", "must be 1 to %d bytes without a zero byte, got %d", maxSource, len(s.Path))
+	}
+	if s.Provider == "nomad" {
+		return false
+	}
+	if len(s.Config) > 0 {
+		c.addf(here+".config", "is only for the provider nomad: give env to others")
+	}
+	c.strings(here+".env", s.Env)
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		if strings.ContainsAny(k, "=\x00") || strings.ContainsRune(s.Env[k], 0) || steers(k) {
+			c.addf(here+".env", "%q cannot be set for a provider: it would change which program runs, or how", berth.Clip(k, 64))
+		}
+	}
+	return true
+}
+
+// steers reports whether a variable of the environment changes what a program is,
+// rather than what it is asked for.
+func steers(name string) bool {
+	name = strings.ToUpper(name)
+	return name == "" || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "ENV", "BASH_ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "GLIBC_TUNABLES", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"}, name) ||
+		slices.ContainsFunc([]string{"LD_", "CPI_", "BASH_FUNC_", "PYTHON", "PERL", "RUBY", "NODE_"}, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // tooMany notes and reports that there are more blocks of a kind than a task may

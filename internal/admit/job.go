@@ -87,7 +87,7 @@ func (c *checker) job(j *berth.Job) {
 	c.line(at+".region", j.Region, berth.MaxNameLen)
 	c.line(at+".node_pool", j.NodePool, berth.MaxNameLen)
 	c.oneOf(at+".type", j.Type, berth.JobTypes...)
-	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.MaxPriority)
+	c.between(at+".priority", int64(j.Priority), berth.MinPriority, berth.TopPriority)
 	// The scheduler compares datacenters with path.Match, so a pattern must
 	// be valid for it.
 	for _, dc := range j.Datacenters {
@@ -111,6 +111,7 @@ func (c *checker) job(j *berth.Job) {
 
 	// The groups come last: each can have many problems of its own.
 	switch n := len(j.TaskGroups); {
+	case n == 0 && c.part:
 	case n == 0:
 		c.addf(at+".group", "a job needs at least one group")
 	case !c.atMost(at+".group", groupsLimit, n, "groups"):

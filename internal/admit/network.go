@@ -191,6 +191,10 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 		if v.Type == berth.VolumeHost && v.MountOptions != nil {
 			c.addf(vat+".mount_options", "is only for volumes of type csi")
 		}
+		if v.Type == berth.VolumeCSI {
+			c.csiVolume(vat, j, g, &v)
+			continue
+		}
 		if v.AccessMode != "" {
 			c.oneOf(vat+".access_mode", v.AccessMode, validate.VolumeAccess()...)
 		}
@@ -225,6 +229,9 @@ func (c *checker) volumeMounts(at string, g *berth.TaskGroup, mounts []berth.Vol
 			c.addf(at+".destination", "is missing")
 		case slices.Contains(parts, "..") || strings.ContainsRune(m.Destination, 0) || path.Clean("/"+m.Destination) == "/":
 			c.addf(at+".destination", "must be a path below / without .. and NUL, got %q", berth.Clip(m.Destination, 64))
+		}
+		if m.SELinuxLabel != "" {
+			c.oneOf(at+".selinux_label", m.SELinuxLabel, "z", "Z")
 		}
 		if m.PropagationMode != "" {
 			c.oneOf(at+".propagation_mode", m.PropagationMode, "private", "host-to-task", "bidirectional")

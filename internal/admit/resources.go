@@ -24,6 +24,9 @@ func (c *checker) resources(at string, r *berth.Resources) {
 	if r.MemoryMaxMB != 0 && r.MemoryMaxMB != -1 && r.MemoryMB >= minMemoryMB {
 		c.between(at+".memory_max", int64(r.MemoryMaxMB), int64(r.MemoryMB), maxMemoryMB)
 	}
+	if r.SecretsMB != 0 {
+		c.between(at+".secrets", int64(r.SecretsMB), 1, maxSecretsMB)
+	}
 	c.devices(at, r.Devices)
 	if r.NUMA != nil {
 		c.numa(at+".numa", r)

@@ -70,6 +70,9 @@ func (c *checker) task(at string, g *berth.TaskGroup, t *berth.Task) {
 	}
 	c.lifecycle(at+".lifecycle", t.Lifecycle)
 	c.volumeMounts(at+".volume_mount", g, t.VolumeMounts)
+	if t.CSIPluginConfig != nil {
+		c.csiPlugin(at+".csi_plugin", t.CSIPluginConfig)
+	}
 	c.duration(at+".kill_timeout", t.KillTimeout, 0)
 	c.duration(at+".shutdown_delay", t.ShutdownDelay, 0)
 	if t.KillSignal != "" && !slices.Contains(signals, strings.ToUpper(t.KillSignal)) {

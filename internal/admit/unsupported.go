@@ -33,14 +33,13 @@ var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
 }
 
 var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{
-	{"type = csi", func(v *berth.VolumeRequest) bool { return v.Type == berth.VolumeCSI }, "must be host"},
 	{"attachment_mode = block-device", func(v *berth.VolumeRequest) bool { return v.AttachmentMode == berth.AttachBlock }, "must be file-system"},
 }
 
 var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
-	{"device", func(n *berth.NetworkResource) bool { return n.Device != "" }, ""},
-	{"cidr", func(n *berth.NetworkResource) bool { return n.CIDR != "" }, ""},
-	{"ip", func(n *berth.NetworkResource) bool { return n.IP != "" }, ""},
+	{"device", func(n *berth.NetworkResource) bool { return n.Device != "" }, onNode},
+	{"cidr", func(n *berth.NetworkResource) bool { return n.CIDR != "" }, onNode},
+	{"ip", func(n *berth.NetworkResource) bool { return n.IP != "" }, onNode},
 }
 
 var unsupportedInTaskNetwork = append([]unsupported[*berth.NetworkResource]{
@@ -52,6 +51,10 @@ var unsupportedInTaskNetwork = append([]unsupported[*berth.NetworkResource]{
 	}, inGroup},
 }, unsupportedInNetwork...)
 
+// onNode is what to do about a network that a job describes by the interface or
+// address of a node: only the node's configuration knows these.
+const onNode = "name it in a host_network block of the agents, and ask for it with port.host_network"
+
 // namesHostNetwork reports whether a port is on another than the default host
 // network.
 func namesHostNetwork(ports []berth.Port) bool {
@@ -61,24 +64,16 @@ func namesHostNetwork(ports []berth.Port) bool {
 var unsupportedInTask = []unsupported[*berth.Task]{
 	{"vault", func(t *berth.Task) bool { return t.Vault != nil }, ""},
 	{"consul", func(t *berth.Task) bool { return t.Consul != nil }, ""},
-	{"volume_mount.selinux_label", func(t *berth.Task) bool {
-		return slices.ContainsFunc(t.VolumeMounts, func(m berth.VolumeMount) bool { return m.SELinuxLabel != "" })
-	}, ""},
-	{"csi_plugin", func(t *berth.Task) bool { return t.CSIPluginConfig != nil }, ""},
 	{"kind", func(t *berth.Task) bool { return t.Kind != "" }, ""},
 	{"identity.service_name", func(t *berth.Task) bool {
 		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return w.ServiceName != "" })
-	}, ""},
-	{"identity.extra_claims", func(t *berth.Task) bool {
-		return slices.ContainsFunc(t.AllIdentities(), func(w *berth.WorkloadIdentity) bool { return len(w.ExtraClaims) > 0 })
-	}, ""},
-	{"resources.secrets", func(t *berth.Task) bool { return t.Resources.SecretsMB != 0 }, ""},
+	}, "it is for identities of Consul services"},
 }
 
 // Unsupported returns the keys of a job file that are refused by name, in the
 // order of the tables: "group.consul".
 func Unsupported() []string {
-	out := []string{"task.template.rolling", "task.template.vault_grace", "task.template.change_script.run_on_first_render"}
+	out := []string{"task.template.vault_grace", "task.template.change_script.run_on_first_render"}
 	out = append(out, keysOf("job", unsupportedInJob)...)
 	out = append(out, keysOf("group", unsupportedInGroup)...)
 	out = append(out, keysOf("group.volume", unsupportedInVolume)...)

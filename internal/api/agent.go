@@ -81,6 +81,7 @@ func (s *Server) agent() {
 		return []string{s.Region}, nil
 	})
 	read(s, op.Ping, func(*Read, *op.Nothing) (op.Nothing, error) { return op.Nothing{}, nil })
+	s.auditLog()
 	s.health()
 	s.metrics()
 }

@@ -40,6 +40,7 @@ func (s *Server) allocs() {
 func listAllocs(r *Read, in *op.AllocsQuery) ([]op.AllocStub, error) {
 	r.Table(state.Allocs)
 	r.Also(state.Nodes) // whose names are shown
+	r.Also(state.Jobs)  // what was replaced before is forgotten with the job
 	states := in.TaskStates == nil || *in.TaskStates
 	l := byTime(r.Query, r.AllocsByTime, func(a *berth.Alloc) (uint64, berth.AllocID) { return a.CreateIndex, a.ID })
 	if r.Query.Prefix != "" {
@@ -93,7 +94,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	v := op.Alloc{
 		ID: a.ID, Namespace: a.Job.Namespace, EvalID: a.EvalID, Name: a.Name(), NodeID: a.NodeID, JobID: a.Job.ID, Job: a.Job,
 		TaskGroup: a.Group.Name, DesiredStatus: a.Desired, DesiredDescription: m.DesiredDescription,
-		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: state.TaskStates(a),
+		ClientStatus: a.Client, ClientDescription: m.ClientDescription, TaskStates: op.ShowTaskStates(state.TaskStates(a)),
 		DeploymentID: m.DeploymentID, DeploymentStatus: m.DeploymentStatus, FollowupEvalID: m.FollowupEval,
 		PreviousAllocation: m.Previous, NextAllocation: m.Next, NetworkStatus: m.Network,
 		PreemptedAllocations: m.Evicted, PreemptedByAllocation: m.EvictedBy,
@@ -111,6 +112,12 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 	if m.Relocate {
 		v.DesiredTransition.Migrate = &m.Relocate
 	}
+	if m.Reschedule {
+		v.DesiredTransition.Reschedule = &m.Reschedule
+	}
+	if m.ForceReschedule {
+		v.DesiredTransition.ForceReschedule = &m.ForceReschedule
+	}
 	n := s.Node(a.NodeID)
 	if n != nil {
 		v.NodeName = n.Name
@@ -125,6 +132,7 @@ func allocView(s *state.Snapshot, a *berth.Alloc) op.Alloc {
 		v.TaskResources[t.Name] = t.Resources
 	}
 	v.Resources = totalResources(a, v.AllocatedResources)
+	v.SharedResources = &berth.Resources{DiskMB: v.Resources.DiskMB, Networks: v.AllocatedResources.Shared.Networks}
 	return v
 }
 
@@ -167,7 +175,7 @@ func allocStub(s *state.Snapshot, a *berth.Alloc, states, resources bool) op.All
 		v.NodeName = n.Name
 	}
 	if states {
-		v.TaskStates = state.TaskStates(a)
+		v.TaskStates = op.ShowTaskStates(state.TaskStates(a))
 	}
 	if resources {
 		v.AllocatedResources = allocated(a, n)
@@ -185,6 +193,7 @@ func (r *Read) allocSource(a *berth.Alloc) source {
 func (r *Read) allocStubs(list []*berth.Alloc) []op.AllocStub {
 	r.Also(state.Allocs) // those that are gone are missing
 	r.Also(state.Nodes)  // their names are shown
+	r.Also(state.Jobs)   // what was replaced before is forgotten with the job
 	out := []op.AllocStub{}
 	if r.Waits() {
 		return out

@@ -18,10 +18,13 @@ func allocated(a *berth.Alloc, n *berth.Node) *op.AllocatedResources {
 	for _, t := range a.Group.Tasks {
 		task := &op.AllocatedTask{
 			Cpu:    op.AllocatedCPU{CpuShares: int64(t.Resources.CPU)},
-			Memory: op.AllocatedMemory{MemoryMB: int64(t.Resources.MemoryMB)},
+			Memory: op.AllocatedMemory{MemoryMB: int64(t.Resources.MemoryMB + t.Resources.SecretsMB)},
 		}
 		if m.MemoryMax {
 			task.Memory.MemoryMaxMB = int64(t.Resources.MemoryMaxMB)
+			if task.Memory.MemoryMaxMB > 0 {
+				task.Memory.MemoryMaxMB += int64(t.Resources.SecretsMB)
+			}
 		}
 		if count := min(t.Resources.Cores, len(cores)); count > 0 {
 			task.Cpu.ReservedCores, cores = slices.Clone(cores[:count]), cores[count:]
@@ -83,11 +86,12 @@ func totalResources(a *berth.Alloc, given *op.AllocatedResources) *berth.Resourc
 		total.Networks = append(total.Networks[:len(total.Networks):len(total.Networks)], got.Networks...)
 		total.CPU += int(got.Cpu.CpuShares)
 		total.Cores += t.Resources.Cores
-		total.MemoryMB += t.Resources.MemoryMB
+		total.MemoryMB += int(got.Memory.MemoryMB)
+		total.SecretsMB += t.Resources.SecretsMB
 		if got.Memory.MemoryMaxMB > 0 {
 			total.MemoryMaxMB += int(got.Memory.MemoryMaxMB)
 		} else {
-			total.MemoryMaxMB += t.Resources.MemoryMB
+			total.MemoryMaxMB += int(got.Memory.MemoryMB)
 		}
 		total.Devices = append(total.Devices, t.Resources.Devices...)
 	}

@@ -57,6 +57,9 @@ type Leader interface {
 	// RenewLock gives a lock on a variable its full time again. It returns false
 	// if the lock is not held any more.
 	RenewLock(berth.VariableKey, berth.LockID) bool
+	// Turn takes in how an allocation stands whose templates restart it in turn,
+	// one of the Turn constants of op, and answers whether it has its turn.
+	Turn(id berth.AllocID, how string) op.TurnAnswer
 }
 
 // phases is what the leader knows about evaluations beyond their rows.
@@ -76,7 +79,10 @@ type Config struct {
 	// Peers are the other servers; nil: there are none, ever.
 	Peers  Peers
 	Region string // of this server; requests for another are passed on
-	Logger *slog.Logger
+	// Authority is the region that decides about what all regions have in common,
+	// such as policies and namespaces; "": each region does for itself.
+	Authority string
+	Logger    *slog.Logger
 	// Rand is where random IDs come from; nil: from the operating system.
 	Rand io.Reader
 	// Authorize reports whether a caller may do something; nil: everybody may do
@@ -203,14 +209,17 @@ func (s *Server) all() {
 	s.namespaces()
 	s.quotas()
 	s.access()
+	s.replicas()
 	s.logins()
 	s.services()
 	s.hostVolumes()
+	s.csiVolumes()
 	s.disks()
 	s.variables()
 	s.rootKeys()
 	s.identities()
 	s.templates()
+	s.turns()
 	s.resources()
 	s.streams()
 	s.agent()
@@ -226,6 +235,7 @@ func (s *Server) all() {
 	s.maintenance()
 	s.events()
 	s.ui()
+	s.whatIf()
 }
 
 // empty returns a server of no operation yet.

@@ -160,6 +160,11 @@ func (a *audited) describe(info *op.Info, in any) {
 			}
 		}
 	}
+	if x, ok := in.(*op.ExecTask); ok {
+		if words, err := x.Words(); err == nil {
+			note("Command", words[0]) // its arguments may hold secrets
+		}
+	}
 	if f := v.FieldByName("Job"); f.IsValid() {
 		if j, ok := f.Interface().(decode.RawTree); ok {
 			id, _ := j["ID"].(string)

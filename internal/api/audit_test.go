@@ -20,6 +20,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/audit"
 	"berth/internal/state"
+	"berth/op"
 )
 
 // askAs makes a request with a token.
@@ -59,7 +60,10 @@ func entries(t *testing.T, path string) (out []audit.Payload) {
 	return out
 }
 
-const teamToken = "5ec4e700-0000-4000-8000-000000000001"
+const (
+	teamToken = "5ec4e700-0000-4000-8000-000000000001"
+	rootToken = "5ec4e700-0000-4000-8000-000000000002"
+)
 
 // audited returns a server with access control and an audit log.
 func auditing(t *testing.T, enforced bool, filters ...audit.Filter) (*api.Server, *audit.Log, string) {
@@ -75,6 +79,7 @@ func auditing(t *testing.T, enforced bool, filters ...audit.Filter) (*api.Server
 	}, &state.UpsertACLPolicies{Policies: []*berth.ACLPolicy{{Name: "team", Rules: `namespace "default" { policy = "write" }`}}},
 		&state.UpsertACLTokens{Tokens: []*berth.ACLToken{
 			{AccessorID: "acce5500-0000-4000-8000-000000000001", Name: "ann", SecretHash: sha256.Sum256([]byte(teamToken)), Type: berth.TokenClient, Policies: []string{"team"}},
+			{AccessorID: "acce5500-0000-4000-8000-000000000002", Name: "root", SecretHash: sha256.Sum256([]byte(rootToken)), Type: berth.TokenManagement},
 		}})
 	return s, l, path
 }
@@ -226,5 +231,60 @@ func TestTaskAPI(t *testing.T) {
 	}})
 	if err := s.Authenticate(t.Context(), "known", "task"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The audit log is read over HTTP with a management token and with no other, the
+// newest first, in pages, by user, operation, time and stage. It shows no secret.
+func TestTheAuditLogIsRead(t *testing.T) {
+	s, _, _ := auditing(t, false)
+	h := http.Handler(s)
+	for range 3 {
+		askAs(h, teamToken, "GET", "/v1/jobs", "")
+	}
+	if w := askAs(h, teamToken, "GET", "/v1/agent/audit", ""); w.Code != http.StatusForbidden {
+		t.Errorf("without the right it gives %d %s", w.Code, w.Body)
+	}
+	read := func(query string) (out []op.AuditEntry, next string) {
+		t.Helper()
+		w := askAs(h, rootToken, "GET", "/v1/agent/audit?"+query, "")
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", query, w.Code, w.Body)
+		}
+		if strings.Contains(w.Body.String(), teamToken) || strings.Contains(w.Body.String(), rootToken) {
+			t.Errorf("%s: it shows a secret", query)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out, w.Header().Get("X-Nomad-NextToken")
+	}
+	all, next := read("stage=both")
+	if len(all) != 9 || next != "" || all[0].Stage != op.AuditReceived || all[0].Operation != "agent.audit" || all[1].Status != http.StatusForbidden {
+		t.Errorf("it is %+v", all)
+	}
+	lists, next := read("operation=job.list&per_page=2")
+	if len(lists) != 2 || next == "" || lists[0].Line < lists[1].Line || lists[0].Status != http.StatusOK || lists[0].Method != "GET" || lists[0].Path != "/v1/jobs" {
+		t.Errorf("the lists are %+v, %q", lists, next)
+	}
+	if rest, end := read("operation=job.*&per_page=2&next_token=" + next); len(rest) != 1 || end != "" || rest[0].Line >= lists[1].Line {
+		t.Errorf("the rest is %+v, %q", rest, end)
+	}
+	if mine, _ := read("user=" + lists[0].AccessorID); lists[0].AccessorID == "" || len(mine) != 4 {
+		t.Errorf("of %q are %+v", lists[0].AccessorID, mine)
+	}
+	if none, _ := read("user=nobody"); len(none) != 0 {
+		t.Errorf("of nobody are %+v", none)
+	}
+	if none, _ := read("since=2200-01-01T00:00:00Z"); len(none) != 0 {
+		t.Errorf("of the future are %+v", none)
+	}
+	if none, _ := read("until=2001-01-01T00:00:00Z"); len(none) != 0 {
+		t.Errorf("of the past are %+v", none)
+	}
+	for query, want := range map[string]string{"stage=some": "stage: must be", "filter=x": "filtered by since", "next_token=z": "next_token", "since=soon": "since"} {
+		if w := askAs(h, rootToken, "GET", "/v1/agent/audit?"+query, ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", query, w.Code, w.Body)
+		}
 	}
 }

@@ -20,7 +20,38 @@ type guard struct {
 	store   *state.Store
 	guesses *guesses
 	known   sync.Map // [32]byte, the hash of a secret → *holder
+	rights  policySets
 	tasks   workloads
+}
+
+// policySets are the rights that sets of policies give, so that policies are parsed
+// once and not for each of the tokens that have them.
+type policySets struct {
+	mu      sync.Mutex
+	version uint64              // of the tokens and policies that they were found in
+	by      map[string]*acl.ACL // by the names of the policies
+}
+
+// of returns what a token allows in a state.
+func (p *policySets) of(s *state.Snapshot, t *berth.ACLToken) *acl.ACL {
+	if t.Type == berth.TokenManagement {
+		return acl.Everything()
+	}
+	names := s.PoliciesOf(t)
+	key, version := strings.Join(names, "\x00"), s.ACLVersion()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by == nil || p.version < version {
+		p.version, p.by = version, map[string]*acl.ACL{}
+	}
+	if rights := p.by[key]; rights != nil && p.version == version {
+		return rights
+	}
+	rights := s.RightsBy(names...)
+	if p.version == version { // an older state is asked for once
+		p.by[key] = rights
+	}
+	return rights
 }
 
 // holder is what is known of the holder of a token.
@@ -45,7 +76,7 @@ func (g *guard) holder(token string) (*holder, error) {
 	h, _ := g.known.Load(hash)
 	x, _ := h.(*holder)
 	if x == nil || x.version != s.ACLVersion() {
-		if x = find(s, token, hash); x == nil {
+		if x = g.find(s, token, hash); x == nil {
 			g.known.Delete(hash)
 			return nil, errToken
 		}
@@ -74,7 +105,7 @@ func (g *guard) seen(token string) bool {
 }
 
 // find looks up the holder of a token in a state; nil if it is not valid.
-func find(s *state.Snapshot, token string, hash [32]byte) *holder {
+func (g *guard) find(s *state.Snapshot, token string, hash [32]byte) *holder {
 	if token == "" {
 		return &holder{version: s.ACLVersion(), rights: s.RightsBy(berth.AnonymousPolicy)}
 	}
@@ -82,7 +113,7 @@ func find(s *state.Snapshot, token string, hash [32]byte) *holder {
 	if t == nil {
 		return nil
 	}
-	return &holder{version: s.ACLVersion(), token: t, rights: s.RightsOf(t)}
+	return &holder{version: s.ACLVersion(), token: t, rights: g.rights.of(s, t)}
 }
 
 // authorize is the one place that decides whether a caller may do something. A
@@ -102,17 +133,32 @@ func (g *guard) authorize(who Caller, need acl.Capability, namespace string) err
 	case h.rights.Allows(need, namespace):
 		return nil
 	case namespace == "" || namespace == berth.AllNamespaces || strings.HasPrefix(string(need), "node_pool:"):
-		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need.Granted())
+		return berth.Errorf(berth.Denied, "Permission denied: %s %s", who.lacks(), need.Granted())
 	}
 	namespace, _, _ = strings.Cut(namespace, "\x00") // see acl.Place
 	if h.rights.SomethingIn(namespace) {
-		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s in namespace %q", need.Granted(), berth.Clip(namespace, 64))
+		return berth.Errorf(berth.Denied, "Permission denied: %s %s in namespace %q", who.lacks(), need.Granted(), berth.Clip(namespace, 64))
+	}
+	if who.Token == "" {
+		return errNoToken
 	}
 	return errForeign
 }
 
-// errForeign refuses a caller that has no rights at all in a namespace.
-var errForeign = berth.Errorf(berth.Denied, "Permission denied")
+// lacks begins the sentence that says what a caller may not do.
+func (c *Caller) lacks() string {
+	if c.Token == "" {
+		return "no token was sent, and anonymous requests lack"
+	}
+	return "the token lacks"
+}
+
+// errForeign refuses a caller that has no rights at all in a namespace, and
+// errNoToken one that has not said who it is.
+var (
+	errForeign = berth.Errorf(berth.Denied, "Permission denied")
+	errNoToken = berth.Errorf(berth.Denied, "%w: no token was sent", errForeign)
+)
 
 // mayOf asks for a right in the namespace of something that exists. Who has no
 // rights there at all gets the answer that absent returns, which is also that for

@@ -16,6 +16,7 @@ var _ = []*limit.Limit{
 	limit.Bound("node_text", "Bytes of a name or key of a node", limit.Bytes, int64(maxNodeText), "the registration is refused"),
 	limit.Bound("node_keys", "Attributes, metadata and links of a node together", limit.Count, int64(maxNodeKeys), "the registration is refused"),
 	limit.Bound("node_capacity", "MHz or MiB of a node", limit.Count, int64(maxNodeRoom), "the registration is refused"),
+	limit.Bound("node_max_allocs", "Allocations that a node can be set to take", limit.Count, int64(maxNodeAllocs), "the registration is refused"),
 	limit.Bound("node_devices", "Instances of all devices of a node", limit.Count, int64(maxNodeDevices), "the registration is refused"),
 	limit.Bound("login_nonce", "Bytes of the nonce of a login", limit.Bytes, int64(maxNonce), "the request is refused (400)"),
 	limit.Bound("job_source", "Bytes of the source of a job that is kept", limit.Bytes, int64(maxSource), "the job is registered without its source"),

@@ -58,7 +58,7 @@ func NewAgent(c AgentConfig) *Server {
 	s.server, s.self = c.Connect, &self{c.Has, c.Node, c.ACL}
 	// Every route exists here too, so that any request can be passed on.
 	s.all()
-	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info} {
+	for _, info := range []*op.Info{op.ReadSelf.Info, op.AgentServers.Info, op.ChangeServers.Info, op.ReadAudit.Info} {
 		s.operations[info.Name].own = func(any) bool { return true }
 	}
 	// Logs of its own allocations need no server; all others are asked of one.
@@ -113,7 +113,7 @@ func askServer(c AgentConfig, who Caller, need acl.Capability, namespace string)
 		return err
 	}
 	if !can.Allowed {
-		return berth.Errorf(berth.Denied, "Permission denied: the token lacks %s", need)
+		return berth.Errorf(berth.Denied, "Permission denied: %s %s", who.lacks(), need)
 	}
 	return nil
 }

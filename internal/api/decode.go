@@ -88,8 +88,10 @@ func decodeRead(in any, w http.ResponseWriter, r *http.Request, path values, inf
 		return err
 	}
 	q := queryOf(in)
+	agree(&ps, "Region", region, q.Region, "of the request")
+	agree(&ps, "Namespace", space, q.Namespace, "of the request")
 	q.Region, q.Namespace = cmp.Or(q.Region, region), cmp.Or(q.Namespace, space)
-	return nil
+	return ps.Err()
 }
 
 // decodeQuery fills the input of a read from path, parameters and headers. ps are
@@ -150,17 +152,21 @@ func decodeWrite(in any, w http.ResponseWriter, r *http.Request, path values, in
 	if opts == nil {
 		return ps.Err()
 	}
-	// The request line takes precedence over the body: older
-	// clients send the body of an earlier answer.
-	if s := r.URL.Query().Get("region"); s != "" {
-		opts.Region = s
-	}
-	if s := namespace(r); s != "" {
-		opts.Namespace = s
-	}
+	region, space := r.URL.Query().Get("region"), namespace(r)
+	agree(&ps, "Region", opts.Region, region, "of the request")
+	agree(&ps, "Namespace", opts.Namespace, space, "of the request")
+	opts.Region, opts.Namespace = cmp.Or(region, opts.Region), cmp.Or(space, opts.Namespace)
 	opts.AuthToken = token(r)
 	opts.IdempotencyToken = r.URL.Query().Get("idempotency_token")
 	return ps.Err()
+}
+
+// agree notes a problem if a body and the request line name different things: one
+// of them is a mistake, and to guess which could change what is somebody else's.
+func agree(ps *berth.Problems, field, body, line, where string) {
+	if body != "" && line != "" && body != line {
+		ps.Addf(field, "%q in the body differs from %q %s", berth.Clip(body, 64), berth.Clip(line, 64), where)
+	}
 }
 
 // decodeBody fills an input from the text of a body and returns its problems. No
@@ -195,14 +201,19 @@ func dropAssigned(in any, body decode.Tree) {
 	}
 }
 
-// params fills fields from the path, and those with a query tag from the
-// parameters.
+// params fills fields from the path, and those with a query or header tag from the
+// parameters and the header.
 func params(ps *berth.Problems, v reflect.Value, r *http.Request, path values) {
 	query := r.URL.Query()
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if s, ok := path[f.Name]; ok {
+			agree(ps, f.Name, v.Field(i).String(), s, "in the path")
 			v.Field(i).SetString(s)
+			continue
+		}
+		if header := f.Tag.Get("header"); header != "" { // a text
+			v.Field(i).SetString(r.Header.Get(header))
 			continue
 		}
 		name := f.Tag.Get("query")

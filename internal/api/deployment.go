@@ -34,7 +34,7 @@ func listDeployments(r *Read, in *op.Query) ([]*berth.Deployment, error) {
 	}
 	l.source = func(d *berth.Deployment) source { return source{a: d} }
 	keep := func(d *berth.Deployment) bool { return r.visible(op.ListDeployments.Need, d.Namespace) }
-	return page(r, l, keep, func(d *berth.Deployment) *berth.Deployment { return d })
+	return page(r, l, keep, op.ShowDeployment)
 }
 
 // deployment returns the deployment that a request names, if the caller has the
@@ -59,7 +59,7 @@ func readDeployment(r *Read, in *op.DeploymentRef) (*berth.Deployment, error) {
 		return nil, err
 	}
 	r.At(d.ModifyIndex, state.OnDeployment(d.ID))
-	return d, nil
+	return op.ShowDeployment(d), nil
 }
 
 // deploymentAllocs returns the allocations that a deployment placed, oldest
@@ -106,13 +106,17 @@ func (r *Read) deploymentsOf(job string, all bool) []*berth.Deployment {
 // jobDeployments returns the deployments of a job, newest first. With All,
 // those of deleted jobs of the same name are among them.
 func jobDeployments(r *Read, in *op.JobDeploymentsQuery) ([]*berth.Deployment, error) {
-	return r.deploymentsOf(in.JobID, in.All), nil
+	list := r.deploymentsOf(in.JobID, in.All)
+	for i, d := range list {
+		list[i] = op.ShowDeployment(d)
+	}
+	return list, nil
 }
 
 // jobLastDeployment answers null for a job without a deployment.
 func jobLastDeployment(r *Read, in *op.JobRef) (*berth.Deployment, error) {
 	if list := r.deploymentsOf(in.JobID, false); len(list) > 0 {
-		return list[0], nil
+		return op.ShowDeployment(list[0]), nil
 	}
 	return nil, nil
 }

@@ -166,7 +166,7 @@ func (s *Server) addressesOf(name string) (out []string) {
 
 // lookAtServer has another server answer.
 func (s *Server) lookAtServer(ctx context.Context, x *operation, name string, who Caller, in any, e *exchange) error {
-	unknown := berth.Errorf(berth.NotFound, "unknown server %q", berth.Clip(name, 64))
+	unknown := berth.Errorf(berth.NotFound, "unknown Nomad server %s", berth.Clip(name, 64))
 	if s.Peers == nil || scopeOf(ctx) != op.ScopeAny {
 		return unknown
 	}

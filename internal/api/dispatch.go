@@ -65,7 +65,7 @@ func dispatched(c *state.DispatchJob, o *Outcome) op.JobDispatched {
 // checked by Apply.
 func checkDispatch(w *Write, in *op.DispatchJob) error {
 	var ps berth.Problems
-	if err := checkPriority("Priority", in.Priority); err != nil {
+	if err := w.limits.priority("Priority", in.Priority); err != nil {
 		return err
 	}
 	bad := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }

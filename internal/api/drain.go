@@ -32,6 +32,29 @@ func drainNode(w *Write, in *op.UpdateDrain) (ch Change[op.EligibilitySet], err 
 	return propose(c, func(o *Outcome) op.EligibilitySet { return eligibilitySet(o, c.Evals) }), nil
 }
 
+// drainSelf decides that a node is drained because its agent is about to end, or that
+// this is over since the agent is back. What an operator decided of the node is left
+// alone.
+func drainSelf(w *Write, in *op.DrainSelf) (ch Change[op.EligibilitySet], err error) {
+	n, err := prove(w.Snapshot, in.NodeID, in.AuthToken)
+	if err != nil {
+		return ch, err
+	}
+	if err := checkDrain(&op.UpdateDrain{DrainSpec: in.Spec}); err != nil {
+		return ch, err
+	}
+	own := n.LastDrain != nil && n.LastDrain.Meta[op.ShutdownDrain] != ""
+	if in.Spec != nil && n.Draining() || in.Spec == nil && (!own || n.SchedulingEligibility == berth.NodeEligible) {
+		return unchanged(op.EligibilitySet{}), nil
+	}
+	c := &state.UpdateDrain{ID: n.ID, Spec: in.Spec, MarkEligible: in.Spec == nil, Now: w.Now.UnixNano()}
+	if in.Spec != nil {
+		c.Meta = map[string]string{op.ShutdownDrain: "the agent ends"}
+	}
+	w.random(c.Seed[:])
+	return propose(c, func(o *Outcome) op.EligibilitySet { return eligibilitySet(o, c.Evals) }), nil
+}
+
 // eligibilitySet answers a change of a node's eligibility that raised
 // evaluations.
 func eligibilitySet(o *Outcome, evals []berth.EvalID) op.EligibilitySet {

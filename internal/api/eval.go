@@ -164,6 +164,9 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	if e.WaitUntil != 0 {
 		v.WaitUntil = time.Unix(0, e.WaitUntil).UTC()
 	}
+	if v.QueuedAllocations == nil && e.SnapshotIndex > 0 { // it was decided, and nothing waits
+		v.QueuedAllocations = map[string]int{}
+	}
 	// Classes of nodes that were found too small are named only while the
 	// evaluation is blocked on them.
 	if m := e.Missed; m != nil {
@@ -173,6 +176,7 @@ func (r *Read) evalView(e *berth.Eval) op.Eval {
 	l := r.leader()
 	switch {
 	case l == nil:
+	case e.Status == berth.EvalFailed && e.Timeline.Applied == 0: // nobody decided it; who had it was too late
 	case e.Terminal():
 		v.Timeline.Acked = l.Acked(e.ID)
 	default:

@@ -144,6 +144,10 @@ func needOf(t events.Topic) acl.Capability {
 		return acl.NodePoolRead
 	case events.HostVolume:
 		return acl.HostVolumeRead
+	case events.CSIVolume:
+		return acl.CSIReadVolume
+	case events.CSIPlugin:
+		return acl.PluginRead
 	case events.ACLToken, events.ACLPolicy, events.ACLRole, events.ACLAuthMethod, events.ACLBindingRule:
 		return acl.Management
 	case events.Variable:
@@ -306,14 +310,26 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		v.Job = nil
 		p.Allocation = &v
 	case *berth.Deployment:
-		p.Deployment = row
+		p.Deployment = op.ShowDeployment(row)
 	case *berth.Node:
-		p.Node = &op.Node{Node: row}
+		v := op.ShowNode(row)
+		p.Node = &v
 	case *berth.ServiceRegistration:
 		v := serviceView(row)
 		p.Service = &v
 	case *berth.HostVolume:
 		p.Volume = row
+	case *berth.CSIVolume:
+		v := viewOfCSI(snap, row)
+		p.CSIVolume = &v
+	case *state.CSIClaim:
+		if row := snap.CSIVolume(row.Namespace, row.VolumeID); row != nil {
+			v := viewOfCSI(snap, row)
+			p.CSIVolume = &v
+		}
+	case *state.CSIPlugin:
+		v := stubOfPlugin(row)
+		p.Plugin = &v
 	case *berth.NodePool:
 		p.NodePool = row // its duration is a number here: the Go client of Nomad reads no text in events
 	default:

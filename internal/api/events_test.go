@@ -295,7 +295,7 @@ func TestRightsToEvents(t *testing.T) {
 func TestBadSubscriptions(t *testing.T) {
 	streaming(t, events.Limits{}, nil, func(x *stream) {
 		for query, want := range map[string]string{
-			"topic=Volume":       `topic: unknown topic "Volume": want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable or Operator`,
+			"topic=Volume":       `topic: unknown topic "Volume": want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume, CSIVolume, CSIPlugin, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable or Operator`,
 			"topic=Job&topic=no": `topic: unknown topic "no"`,
 			"index=-1":           `"-1" is not an index`,
 			"region=mars":        `No path to region: "mars"`,

@@ -18,10 +18,9 @@ func (s *Server) hosts() {
 		q := &op.Query{Region: in.Region, AuthToken: in.AuthToken}
 		return askNode(ctx, s, op.ApplyMeta.Info, who, q, in.NodeID, op.AgentApplyMeta, func(id string) *op.ChangeMeta { return &op.ChangeMeta{NodeID: id, Meta: in.Meta, Unset: in.Unset} }, in.Check())
 	})
-	// Nomad's Go client wants no body here.
 	y := addStream(s, op.CollectNode, func(ctx context.Context, who Caller, in *op.NodeTarget, e *exchange) error {
 		_, _, err := askNode(ctx, s, op.CollectNode.Info, who, in.Opts(), in.NodeID, op.AgentCollectNode, func(id string) *op.NodeTarget { return &op.NodeTarget{NodeID: id} }, nil)
-		if err == nil {
+		if err == nil { // without a body, as Nomad's Go client wants it
 			e.w.Header().Set("Content-Length", "0")
 			e.w.WriteHeader(http.StatusOK)
 		}

@@ -36,21 +36,33 @@ func (s *Server) hostVolumes() {
 	onLeader(s, op.RemoveHostVolumeOld, s.removeHostVolume(op.RemoveHostVolumeOld))
 }
 
-// listVolumes lists the host volumes that the caller may see. Of another type
-// there are none, and without a type none are asked for.
+// listVolumes lists the volumes of a type that the caller may see. Without a type
+// none are asked for.
 func listVolumes(r *Read, in *op.VolumesQuery) ([]op.HostVolumeStub, error) {
 	switch in.Type {
-	case berth.VolumeHost:
-	case "", berth.VolumeCSI:
+	case berth.VolumeHost, berth.VolumeCSI:
+	case "":
 		r.Table(state.HostVolumes)
 		return []op.HostVolumeStub{}, nil
 	default:
 		return nil, berth.Errorf(berth.Invalid, "type: must be %s or %s, got %q", berth.VolumeHost, berth.VolumeCSI, berth.Clip(in.Type, 64))
 	}
+	need := acl.HostVolumeRead
+	if in.Type == berth.VolumeCSI {
+		need = acl.CSIListVolume
+	}
+	if r.Space() != berth.AllNamespaces {
+		if err := r.may(need, r.Space()); err != nil {
+			return nil, err
+		}
+	}
+	if in.Type == berth.VolumeCSI {
+		return listCSIVolumes(r, in)
+	}
 	r.Table(state.HostVolumes)
 	l := scanned(r.Query, r.HostVolumes(), byID(func(v *berth.HostVolume) string { return v.ID }))
 	keep := func(v *berth.HostVolume) bool {
-		return r.visible(op.ListVolumes.Need, v.Namespace) && (strings.HasPrefix(v.ID, r.Query.Prefix) || strings.HasPrefix(v.Name, r.Query.Prefix)) &&
+		return r.visible(need, v.Namespace) && (strings.HasPrefix(v.ID, r.Query.Prefix) || strings.HasPrefix(v.Name, r.Query.Prefix)) &&
 			(in.NodeID.IsZero() || in.NodeID == v.NodeID) && (in.NodePool == "" || in.NodePool == v.NodePool) && (in.PluginID == "" || in.PluginID == v.PluginID)
 	}
 	return page(r, l, keep, func(v *berth.HostVolume) op.HostVolumeStub {

@@ -9,6 +9,7 @@ import (
 	"berth"
 	"berth/internal/keyring"
 	"berth/internal/state"
+	"berth/internal/validate"
 	"berth/op"
 )
 
@@ -36,6 +37,8 @@ type Claims struct {
 	NotBefore int64    `json:"nbf"`
 	Expires   int64    `json:"exp,omitempty"` // 0: valid as long as the allocation
 	ID        string   `json:"jti"`
+
+	Extra map[string]string `json:"extra_claims,omitempty"` // what the namespace defines, by name
 }
 
 // signIdentities signs identities for the agent of a node. Each must be of an
@@ -59,7 +62,7 @@ func (s *Server) signIdentities(r *Read, in *op.SignIdentities) (out op.Identiti
 		if a == nil || a.NodeID != n.ID || a.Ended() {
 			return out, berth.Errorf(berth.Denied, "Permission denied: allocation %s does not run on node %s", want.AllocID, n.ID)
 		}
-		signed, err := s.sign(key, a, want, time.Now())
+		signed, err := s.sign(key, r.Snapshot, n, a, want, time.Now())
 		if err != nil {
 			return out, err
 		}
@@ -68,8 +71,8 @@ func (s *Server) signIdentities(r *Read, in *op.SignIdentities) (out op.Identiti
 	return out, nil
 }
 
-// sign signs one identity of an allocation.
-func (s *Server) sign(key *keyring.Key, a *berth.Alloc, want op.IdentityRequest, now time.Time) (out op.SignedIdentity, err error) {
+// sign signs one identity of an allocation of a node.
+func (s *Server) sign(key *keyring.Key, snap *state.Snapshot, n *berth.Node, a *berth.Alloc, want op.IdentityRequest, now time.Time) (out op.SignedIdentity, err error) {
 	task := a.Group.Task(want.TaskName)
 	if task == nil {
 		return out, berth.Errorf(berth.NotFound, "allocation %s has no task %q", a.ID, berth.Clip(want.TaskName, 64))
@@ -94,9 +97,49 @@ func (s *Server) sign(key *keyring.Key, a *berth.Alloc, want op.IdentityRequest,
 		out.Expiration = now.Add(spec.TTL)
 		c.Expires = out.Expiration.Unix()
 	}
+	if c.Extra, err = s.extraClaims(snap.Namespace(c.Namespace), n, a, task, spec); err != nil {
+		return out, err
+	}
 	out.IdentityRequest = want
 	out.JWT, err = key.Sign(c)
 	return out, err
+}
+
+// extraClaims returns the extra claims of an identity: its namespace's, with
+// values in place of their references. What changed in the namespace counts from
+// the next signature on.
+func (s *Server) extraClaims(space *berth.Namespace, n *berth.Node, a *berth.Alloc, t *berth.Task, w *berth.WorkloadIdentity) (out map[string]string, err error) {
+	if space == nil {
+		return nil, nil
+	}
+	value := func(name string) string {
+		switch name {
+		case "job.region":
+			return s.Region
+		case "group.name":
+			return a.Group.Name
+		case "task.name":
+			return t.Name
+		case "alloc.id":
+			return a.ID.String()
+		case "node.id":
+			return n.ID.String()
+		case "node.datacenter":
+			return n.Datacenter
+		case "node.pool":
+			return n.NodePool
+		case "node.class":
+			return n.NodeClass
+		}
+		return validate.JobValue(a.Job, name)
+	}
+	out = validate.ClaimsOf(space, w)
+	for name, text := range out {
+		if out[name], err = validate.ExpandClaim(text, value); err != nil {
+			return nil, berth.Errorf(berth.Invalid, "extra claim %q of namespace %q: %v", berth.Clip(name, 64), space.Name, err)
+		}
+	}
+	return out, nil
 }
 
 // DefaultAudience is whom the default identity of a task is meant for: the

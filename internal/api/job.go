@@ -193,7 +193,7 @@ func registerJob(w *Write, in *op.RegisterJob) (ch Change[op.JobRegistered], err
 	if err != nil {
 		return ch, err
 	}
-	if err := checkPriority("EvalPriority", in.EvalPriority); err != nil {
+	if err := w.limits.priority("EvalPriority", in.EvalPriority); err != nil {
 		return ch, err
 	}
 	c.Submission, c.Enforce, c.Index = w.limits.source(in.Submission), in.EnforceIndex, in.JobModifyIndex
@@ -231,15 +231,6 @@ func registration(w *Write, tree decode.RawTree, id string, need acl.Capability)
 // gets its evaluations from its submission.
 func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type != berth.TypeStream }
 
-// checkPriority returns what is wrong with the priority of an evaluation; 0 means
-// that of its job.
-func checkPriority(name string, n int) error {
-	if n != 0 && (n < berth.MinPriority || n > berth.MaxPriority) {
-		return berth.Errorf(berth.Invalid, "%s: must be from %d to %d, got %d", name, berth.MinPriority, berth.MaxPriority, n)
-	}
-	return nil
-}
-
 // decodeJob decodes and validates a job, and drops what only servers set. A job
 // without a namespace gets that of the request. The caller needs the right in the
 // namespace of the job, and a request that names another one is refused.
@@ -271,12 +262,36 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 	if err := w.limits.check(j); err != nil {
 		return nil, err
 	}
+	if err := w.mayCSI(j); err != nil {
+		return nil, err
+	}
 	w.notes = append(w.notes, admit.CompleteProviders(j)...)
 	// Users send back what they read. None of this is theirs to set.
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}
 	j.ParentID, j.Dispatched, j.DispatchIdempotencyToken, j.Payload = "", false, "", nil
 	return j, nil
+}
+
+// mayCSI asks for the rights to what a job has of CSI.
+func (w *Write) mayCSI(j *berth.Job) error {
+	for _, g := range j.TaskGroups {
+		for _, v := range g.Volumes {
+			if v.Type == berth.VolumeCSI {
+				if err := w.may(acl.CSIMountVolume, j.Namespace); err != nil {
+					return err
+				}
+			}
+		}
+		for _, t := range g.Tasks {
+			if t.CSIPluginConfig != nil {
+				if err := w.may(acl.CSIRegisterPlugin, j.Namespace); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // spelling returns the name by which a tree has a field, whatever its case.
@@ -319,7 +334,7 @@ func stopJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
 
 // endJob returns the commands that end a job.
 func endJob(w *Write, in *op.StopJob) (ch Change[op.JobStopped], err error) {
-	if err := checkPriority("eval_priority", in.EvalPriority); err != nil {
+	if err := w.limits.priority("eval_priority", in.EvalPriority); err != nil {
 		return ch, err
 	}
 	switch {
@@ -370,7 +385,7 @@ func parseJob(ctx context.Context, _ *Write, in *op.ParseJob) (op.Job, error) {
 	if in.JobHCL == "" {
 		return op.Job{}, berth.Errorf(berth.Invalid, "JobHCL: is missing: want the text of a job file")
 	}
-	o := jobspec.Options{}
+	o := jobspec.Options{Part: true}
 	if in.Variables != "" {
 		o.VarFiles = []jobspec.File{{Name: "variables", Text: []byte(in.Variables)}}
 	}

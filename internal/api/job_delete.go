@@ -15,7 +15,8 @@ func deletionView(s *state.Snapshot, d *state.JobDeletion) *op.Deletion {
 	if d == nil {
 		return nil
 	}
-	return &op.Deletion{Deletion: d.Deletion, Blocking: s.Blocking(d.Key, d.UID) + s.Dependents(d.UID)}
+	children := len(s.ChildrenOfIncarnation(d.Key, d.UID))
+	return &op.Deletion{Deletion: d.Deletion, Blocking: s.Blocking(d.Key, d.UID) + s.Dependents(d.UID) + children}
 }
 
 // deleteJob deletes a job, and what it owns unless that is to be orphaned.

@@ -13,6 +13,7 @@ import (
 // value stands for Nomad's defaults.
 type JobLimits struct {
 	DefaultPriority int  // of a job that has none; 0: berth.DefaultPriority
+	MaxPriority     int  // of jobs and of their evaluations; 0: berth.MaxPriority
 	MaxCount        int  // of all groups of a job together; 0: defaultMaxCount
 	MaxSource       int  // bytes of a source that is kept; 0: 1 MiB
 	NoSource        bool // keep no sources
@@ -32,8 +33,20 @@ func (l *JobLimits) withPriority(tree decode.RawTree) decode.RawTree {
 	return tree
 }
 
-// check refuses a job with too many instances.
+// priority returns what is wrong with the priority of a job or of an evaluation;
+// 0 means that of its job.
+func (l *JobLimits) priority(name string, n int) error {
+	if most := cmp.Or(l.MaxPriority, berth.MaxPriority); n != 0 && (n < berth.MinPriority || n > most) {
+		return berth.Errorf(berth.Invalid, "%s: must be from %d to %d, got %d", name, berth.MinPriority, most, n)
+	}
+	return nil
+}
+
+// check refuses a job whose priority is too high or that has too many instances.
 func (l *JobLimits) check(j *berth.Job) error {
+	if err := l.priority("job.priority", j.Priority); err != nil {
+		return err
+	}
 	count, most := 0, cmp.Or(l.MaxCount, defaultMaxCount)
 	for _, g := range j.TaskGroups {
 		if count += g.Count; count > most {

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"slices"
+	"strings"
+
 	"berth/internal/cron"
 	"berth/internal/schedule/explain"
 	"berth/op"
@@ -20,7 +23,7 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	}
 	j := c.Job
 	out := op.JobPlanned{
-		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: warnings(w, j),
+		FailedTGAllocs: d.Failed, Changes: d.Changes, Warnings: joined(warnings(w, j), d.Algorithm),
 		Annotations: &op.PlanAnnotations{DesiredTGUpdates: d.Desired},
 	}
 	if d.Old != nil {
@@ -49,4 +52,9 @@ func planJob(w *Write, in *op.PlanJob) (ch Change[op.JobPlanned], err error) {
 	ch = unchanged(out)
 	ch.Index = w.Index
 	return ch, nil
+}
+
+// joined puts texts of several lines together, without those that are empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 }

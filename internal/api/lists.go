@@ -132,7 +132,7 @@ func (ls *lists) trim() {
 	}
 }
 
-// size is about how much memory an answer takes, in bytes; 0 if there is none.
+// size is about how much memory an answer takes, in bytes. It is 0 if there is no answer.
 func (a *listAnswer) size() int {
 	const perRow = 96
 	if a == nil {

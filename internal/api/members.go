@@ -157,6 +157,9 @@ func (s *Server) forceLeave(_ context.Context, in *op.ForceLeave) (op.Nothing, e
 	if in.Node == "" {
 		return op.Nothing{}, berth.Errorf(berth.Invalid, "node: is missing: want the name of a server")
 	}
+	if s.Members == nil && s.Self != nil && in.Node != s.Self().Member.Name {
+		return op.Nothing{}, nil // it is alone, so nobody knows that server
+	}
 	m, err := s.gossips()
 	if err != nil {
 		return op.Nothing{}, err

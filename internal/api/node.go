@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/subtle"
 	"fmt"
+	"maps"
 	"time"
 
 	"berth"
@@ -19,6 +20,7 @@ func (s *Server) nodes() {
 	write(s, op.DrainNode, drainNode)
 	write(s, op.NodeRegister, s.registerNode)
 	write(s, op.NodeBeat, s.beatNode)
+	write(s, op.NodeDrainSelf, drainSelf)
 	read(s, op.NodePull, pullAllocs)
 	read(s, op.AllocFetch, fetchAllocs)
 	write(s, op.AllocReporter, reportAllocs)
@@ -61,7 +63,7 @@ func nodesOf(r *Read, keep func(*berth.Node) bool, resources, os bool, index uin
 		return v
 	}
 	// A filter sees the whole node.
-	l.seen = []seen[*berth.Node]{sees(func(n *berth.Node) *berth.Node { return n }), sees(view)}
+	l.seen = []seen[*berth.Node]{sees(op.ShowNode), sees(view)}
 	return page(r, l, keep, view)
 }
 
@@ -95,7 +97,20 @@ func readNode(r *Read, in *op.NodeRef) (op.Node, error) {
 		return op.Node{}, err
 	}
 	r.At(n.ModifyIndex, state.OnNode(n.ID))
-	return op.Node{Node: n, Drain: n.Draining()}, nil
+	return op.ShowNode(r.withoutForeign(n)), nil
+}
+
+// withoutForeign returns a node without the host volumes of namespaces whose volumes
+// the caller may not see.
+func (r *Read) withoutForeign(n *berth.Node) *berth.Node {
+	foreign := func(_ string, info berth.HostVolumeInfo) bool {
+		v := r.HostVolume(info.ID)
+		return v != nil && r.may(op.ReadHostVolume.Need, v.Namespace) != nil
+	}
+	own := *n
+	own.HostVolumes = maps.Clone(n.HostVolumes)
+	maps.DeleteFunc(own.HostVolumes, foreign)
+	return &own
 }
 
 // nodeAllocs returns the allocations on a node in full, those left out that the
@@ -113,6 +128,7 @@ func nodeAllocs(r *Read, in *op.NodeRef) ([]op.Alloc, error) {
 	}
 	r.At(index, state.OnReportsOf(id), state.OnNode(id))
 	r.Also(state.Allocs) // those that are gone are missing
+	r.Also(state.Jobs)   // what was replaced before is forgotten with the job
 	r.also = max(r.also, r.LastExplained())
 	if r.Waits() {
 		return out, nil

@@ -131,26 +131,29 @@ func TestANodeTouchesOnlyWhatIsItsOwn(t *testing.T) {
 			as.SecretID = b.SecretID
 		}
 		return map[string]any{
-			"node.register": &op.RegisterNode{Node: &as, Write: w},
-			"node.beat":     &op.BeatNode{NodeID: node.ID, Status: berth.NodeReady, Write: w},
-			"node.pull":     &op.NodeAllocIndexes{NodeID: node.ID, Query: q},
-			"alloc.fetch":   &op.GetAllocs{AllocIDs: []string{placed.ID.String()}, Query: q},
-			"alloc.report":  &op.ReportAllocs{Alloc: []*op.AllocReport{{ID: placed.ID, NodeID: node.ID, Namespace: "default", JobID: "web", ClientStatus: berth.ClientRunning}}, Write: w},
-			"node.events":   &op.EmitEvents{NodeEvents: map[string][]*berth.NodeEvent{node.ID.String(): {{Message: "x"}}}, Write: w},
-			"alloc.disk":    &op.ReadDisk{NodeID: node.ID, AllocID: placed.ID, Part: op.DiskPart{List: true, Path: "alloc/data"}, Query: q},
-			"identity.sign": &op.SignIdentities{NodeID: node.ID, Identities: []op.IdentityRequest{{AllocID: placed.ID, TaskName: "app"}}, Query: q},
+			"node.register":   &op.RegisterNode{Node: &as, Write: w},
+			"node.drain-self": &op.DrainSelf{NodeID: node.ID, Spec: &berth.DrainSpec{}, Write: w},
+			"node.beat":       &op.BeatNode{NodeID: node.ID, Status: berth.NodeReady, Write: w},
+			"node.pull":       &op.NodeAllocIndexes{NodeID: node.ID, Query: q},
+			"alloc.fetch":     &op.GetAllocs{AllocIDs: []string{placed.ID.String()}, Query: q},
+			"alloc.report":    &op.ReportAllocs{Alloc: []*op.AllocReport{{ID: placed.ID, NodeID: node.ID, Namespace: "default", JobID: "web", ClientStatus: berth.ClientRunning}}, Write: w},
+			"node.events":     &op.EmitEvents{NodeEvents: map[string][]*berth.NodeEvent{node.ID.String(): {{Message: "x"}}}, Write: w},
+			"alloc.disk":      &op.ReadDisk{NodeID: node.ID, AllocID: placed.ID, Part: op.DiskPart{List: true, Path: "alloc/data"}, Query: q},
+			"identity.sign":   &op.SignIdentities{NodeID: node.ID, Identities: []op.IdentityRequest{{AllocID: placed.ID, TaskName: "app"}}, Query: q},
 			"service.upsert": &op.UpsertServices{Services: []*berth.ServiceRegistration{{
 				ID: "reg", ServiceName: "web", Namespace: "default", NodeID: node.ID, Datacenter: "dc1", JobID: "web", AllocID: placed.ID, Address: "10.6.6.6", Port: 80,
 			}}, Write: w},
-			"service.resolve": &op.ServiceLookup{NodeID: node.ID, Space: "default", ServiceName: "web", Query: q},
-			"template.values": &op.WantsQuery{NodeID: node.ID, AllocID: placed.ID, TaskName: "app", Query: q},
-			"service.remove":  &op.DeleteServiceByID{ID: "reg", Write: w},
-			"stream.pull":     &op.ConnectivityQuery{NodeID: node.ID, AllocID: placed.ID, Query: q},
-			"stream.report":   &op.ReportConnectivity{NodeID: node.ID, AllocID: placed.ID, PE: "p-0000000000000001-00", State: "full", Write: w},
+			"service.resolve":  &op.ServiceLookup{NodeID: node.ID, Space: "default", ServiceName: "web", Query: q},
+			"template.values":  &op.WantsQuery{NodeID: node.ID, AllocID: placed.ID, TaskName: "app", Query: q},
+			"template.turn":    &op.TellTurn{NodeID: node.ID, AllocID: placed.ID, State: op.TurnWanted, Query: q},
+			"csi_volume.claim": &op.ReadClaim{NodeID: node.ID, AllocID: placed.ID, VolumeID: "data", Query: q},
+			"service.remove":   &op.DeleteServiceByID{ID: "reg", Write: w},
+			"stream.pull":      &op.ConnectivityQuery{NodeID: node.ID, AllocID: placed.ID, Query: q},
+			"stream.report":    &op.ReportConnectivity{NodeID: node.ID, AllocID: placed.ID, PE: "p-0000000000000001-00", State: "full", Write: w},
 		}
 	}
 	// What node A may do with its own name: these calls name no allocation.
-	own := map[string]bool{"node.register": true, "node.beat": true, "node.pull": true, "node.events": true, "service.resolve": true}
+	own := map[string]bool{"node.register": true, "node.beat": true, "node.drain-self": true, "node.pull": true, "node.events": true, "service.resolve": true}
 	for _, i := range op.All() {
 		if i.Need != acl.Node || i.RPC == "" || i.Forwards {
 			continue

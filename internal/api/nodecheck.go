@@ -18,7 +18,8 @@ const (
 	maxNodeKeys = 5000    // attributes, metadata and links together
 	maxNodeRoom = 1 << 40 // MHz or MiB: sums of them still fit an int64
 
-	maxNodeDevices = 10_000 // instances of all devices
+	maxNodeAllocs  = 1_000_000 // that it may take
+	maxNodeDevices = 10_000    // instances of all devices
 )
 
 // checkNode validates a node that registers, and fills in the fields that its
@@ -94,6 +95,9 @@ func checkRoom(ps *berth.Problems, n *berth.Node) {
 	}
 	if lo, hi := r.MinDynamicPort, r.MaxDynamicPort; (lo != 0 || hi != 0) && (lo < 1 || hi > berth.MaxPort || lo > hi) {
 		ps.Addf("Node.NodeResources.MinDynamicPort", "%d to %d is not a range of ports", lo, hi)
+	}
+	if m := n.NodeMaxAllocs; m < 0 || m > maxNodeAllocs {
+		ps.Addf("Node.NodeMaxAllocs", "must be from 0 to %d, got %d", maxNodeAllocs, m)
 	}
 	if err := state.CheckNetworks(n); err != nil {
 		ps.Addf("Node.NodeResources.NodeNetworks", "%v", err)

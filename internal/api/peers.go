@@ -76,6 +76,10 @@ type attempt func(ctx context.Context, conn peer.Conn, scope op.Scope) error
 // place has try answer a request where it must be answered.
 func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) error {
 	region := regionAsked(in)
+	if s.server == nil && s.atAuthority(in) {
+		region = s.Authority
+		writeOf(in).Region = region
+	}
 	switch {
 	case s.server != nil && (x.own == nil || !x.own(in)):
 		return s.atServer(ctx, try)

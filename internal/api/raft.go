@@ -107,7 +107,7 @@ func (s *Server) raftPeer(in *op.RaftPeer) (all []op.RaftServer, peer op.RaftSer
 	case i >= 0:
 		return all, all[i], nil
 	case in.ID != "":
-		return nil, peer, berth.Errorf(berth.NotFound, "id: no server %q in the Raft configuration", berth.Clip(in.ID, 64))
+		return nil, peer, berth.Errorf(berth.NotFound, "id %q was not found in the Raft configuration", berth.Clip(in.ID, 64))
 	}
-	return nil, peer, berth.Errorf(berth.NotFound, "address: no server at %q in the Raft configuration", berth.Clip(in.Address, 64))
+	return nil, peer, berth.Errorf(berth.NotFound, "address %q was not found in the Raft configuration", berth.Clip(in.Address, 64))
 }

@@ -18,12 +18,6 @@ type refusal struct {
 // edition. Clients compare it.
 const Enterprise = "Nomad Enterprise only endpoint"
 
-// csi and hostVolumes refuse volumes that agents do not have.
-const (
-	csi         = "CSI volumes are not supported: use a host volume of the client configuration"
-	hostVolumes = "dynamic host volumes are not supported: use host_volume in the client configuration"
-)
-
 // refusals are looked at after the operations, so one that becomes an operation is
 // served.
 var refusals = []refusal{
@@ -37,22 +31,6 @@ var refusals = []refusal{
 	{"v1/operator/license", http.StatusNotImplemented, Enterprise},
 
 	{"v1/client/allocation/{ID}/snapshot", http.StatusNotImplemented, "disks of allocations move between nodes by another call of agents"},
-
-	{"v1/plugins", http.StatusNotImplemented, csi},
-	{"v1/plugin/csi/{ID}", http.StatusNotImplemented, csi},
-	{"v1/volumes", http.StatusNotImplemented, csi},
-	{"v1/volumes/external", http.StatusNotImplemented, csi},
-	{"v1/volumes/snapshot", http.StatusNotImplemented, csi},
-	{"v1/volume/csi/{ID}", http.StatusNotImplemented, csi},
-	{"v1/volume/csi/{ID}/create", http.StatusNotImplemented, csi},
-	{"v1/volume/csi/{ID}/delete", http.StatusNotImplemented, csi},
-	{"v1/volume/csi/{ID}/detach", http.StatusNotImplemented, csi},
-	{"v1/volume/host/create", http.StatusNotImplemented, hostVolumes},
-	{"v1/volume/host/register", http.StatusNotImplemented, hostVolumes},
-	{"v1/volume/host/{ID}", http.StatusNotImplemented, hostVolumes},
-	{"v1/volume/host/{ID}/delete", http.StatusNotImplemented, hostVolumes},
-	{"v1/volumes/claims", http.StatusNotImplemented, hostVolumes},
-	{"v1/volumes/claim/{ID}", http.StatusNotImplemented, hostVolumes},
 }
 
 // refusedByName answers a request for a path that Nomad has and Berth does not, and

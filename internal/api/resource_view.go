@@ -96,10 +96,10 @@ func jobResource(s *state.Snapshot, j *berth.Job) op.Resource {
 		Kind: berth.KindJob, Namespace: j.Namespace, Name: string(j.ID), UID: j.UID.Text('j'), OwnerRefs: []berth.OwnerRef{},
 		Generation: j.Version, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Deletion: deletionView(s, s.Deletion(j.Key())),
 	}
-	// A child names its parent; one of an earlier parent of that name is not of
-	// this one. It does not hold it.
+	// A child names its parent, and holds it while that is deleted in the
+	// foreground; one of an earlier parent of that name is not of this one.
 	if parent := s.Job(berth.JobKey{Namespace: j.Namespace, ID: j.ParentID}); j.ParentID != "" && parent != nil && parent.UID.Index < j.UID.Index {
-		v.OwnerRefs = append(v.OwnerRefs, berth.OwnerRef{Kind: berth.KindJob, Name: string(parent.ID), UID: parent.UID.Text('j')})
+		v.OwnerRefs = append(v.OwnerRefs, berth.OwnerRef{Kind: berth.KindJob, Name: string(parent.ID), UID: parent.UID.Text('j'), Block: true})
 	}
 	v.Status, _ = s.Summary(j.Key()).Status(j)
 	if row := s.StreamOf(j.Key()); row != nil {

@@ -24,6 +24,9 @@ func scaleJob(w *Write, in *op.ScaleJob) (ch Change[op.JobRegistered], err error
 	if err := scalesHere(w, in); err != nil {
 		return ch, err
 	}
+	if err := settledToScale(w, in); err != nil {
+		return ch, err
+	}
 	c := &state.ScaleJob{
 		Key: w.job(in.JobID), Group: in.Target[berth.TargetGroup], Message: in.Message, Error: in.Error, Meta: in.Meta, Index: in.JobModifyIndex,
 		Now: w.Now.UnixNano(),
@@ -41,6 +44,19 @@ func scaleJob(w *Write, in *op.ScaleJob) (ch Change[op.JobRegistered], err error
 		}
 		return out
 	}), nil
+}
+
+// settledToScale refuses to change a group's count while a deployment of the job
+// runs: autoscalers compare the text, and ask again later.
+func settledToScale(w *Write, in *op.ScaleJob) error {
+	j := w.Job(w.job(in.JobID))
+	if in.Count == nil || j == nil || j.Group(in.Target[berth.TargetGroup]) == nil {
+		return nil
+	}
+	if d := w.NewestDeployment(j.Key(), j.UID); d != nil && d.Active() {
+		return berth.Errorf(berth.Invalid, "job scaling blocked due to active deployment %s", d.ID)
+	}
+	return nil
 }
 
 // scalesHere refuses a target that is not a group of the job in the path.

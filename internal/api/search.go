@@ -68,13 +68,23 @@ var places = []place{
 	{op.SearchNodes, acl.NodeRead, false, func(r *Read, prefix string) iter.Seq2[string, string] {
 		return rowsByID(prefix, r.NodeRange, func(n *berth.Node) (string, string) { return "", n.ID.String() })
 	}},
-	{op.SearchPlugins, acl.AnyToken, false, nothing},
+	{op.SearchPlugins, acl.PluginList, false, func(r *Read, _ string) iter.Seq2[string, string] {
+		return named2(r.CSIPlugins(), func(p *state.CSIPlugin) (string, bool) { return p.ID, true })
+	}},
 	{op.SearchQuotas, acl.QuotaRead, false, func(r *Read, _ string) iter.Seq2[string, string] {
 		return named2(r.Quotas(), func(q *berth.Quota) (string, bool) { return q.Name, true })
 	}},
 	{op.SearchPolicies, acl.ListScalingPolicies, true, policyRows},
 	{op.SearchVariables, acl.VariablesList, true, variableRows},
-	{op.SearchVolumes, acl.AnyToken, false, nothing},
+	{op.SearchVolumes, acl.CSIListVolume, true, func(r *Read, _ string) iter.Seq2[string, string] {
+		return func(yield func(string, string) bool) {
+			for v := range r.CSIVolumes() {
+				if !yield(v.Namespace, v.ID) {
+					return
+				}
+			}
+		}
+	}},
 }
 
 // nothing is the rows of a kind of object that no cluster has.

@@ -125,7 +125,7 @@ func allocStanding(a *berth.Alloc) op.AllocStanding {
 // deploymentStanding shows one deployment.
 func deploymentStanding(d *berth.Deployment) *op.DeploymentStanding {
 	v := &op.DeploymentStanding{
-		ID: d.ID, JobVersion: d.JobVersion, Status: d.Status, StatusDescription: d.StatusDescription,
+		ID: d.ID, JobVersion: d.JobVersion, Status: d.Status, StatusDescription: op.DeploymentText(d),
 		IsActive: d.Active(), AllAutoPromote: len(d.TaskGroups) > 0,
 	}
 	for _, g := range d.TaskGroups {

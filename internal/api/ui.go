@@ -82,6 +82,11 @@ func uiOverview(r *Read, _ *op.Query) (out op.UIOverview, err error) {
 		return out, nil
 	}
 	out.Index = r.Index
+	if b := r.server.Events; b != nil {
+		out.Rates = op.UIRates(b.LastMinute(func(namespace string) bool {
+			return (r.Space() == berth.AllNamespaces || r.Space() == namespace) && r.visible(op.ReadUIOverview.Need, namespace)
+		}))
+	}
 	var found attention
 	found.jobs(r, &out)
 	found.evals(r, &out)

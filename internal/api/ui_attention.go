@@ -68,7 +68,7 @@ func (l *attention) deployment(r *Read, j *berth.Job) bool {
 	a := op.UIAttention{Namespace: j.Namespace, JobID: j.ID, DeploymentID: d.ID, Since: d.ModifyTime}
 	switch {
 	case d.Status == berth.DeploymentFailed && d.JobVersion == j.Version:
-		a.Kind, a.Text = op.UIDeploymentFailed, fmt.Sprintf("The deployment of version %d failed: %s", d.JobVersion, strings.TrimPrefix(d.StatusDescription, "Failed due to "))
+		a.Kind, a.Text = op.UIDeploymentFailed, fmt.Sprintf("The deployment of version %d failed: %s", d.JobVersion, strings.TrimPrefix(op.DeploymentText(d), "Failed due to "))
 	case d.Status == berth.DeploymentRunning && awaitsPromotion(r, d):
 		a.Kind, a.Text = op.UIPromotion, fmt.Sprintf("The canaries of version %d are healthy and wait for a promotion.", d.JobVersion)
 	default:

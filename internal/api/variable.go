@@ -234,7 +234,7 @@ func (s *Server) sealItems(w *Write, c *state.PutVariable, in *op.WriteVariable,
 		return nil
 	}
 	if len(in.Items) == 0 && !in.Acquire {
-		return berth.Errorf(berth.Invalid, "Items: must not be empty")
+		return berth.Errorf(berth.Invalid, "variable missing required Items object")
 	}
 	size, err := validate.VariableItems(in.Items)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth"
 	"berth/internal/config"
 	"berth/internal/gossip"
 	"berth/internal/server"
@@ -90,6 +91,22 @@ func (d *Daemon) leave(ctx context.Context) {
 	d.log.Info("the server leaves its cluster")
 	if err := d.server.Leave(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		d.log.Warn("the server could not leave its cluster", "error", err)
+	}
+}
+
+// drainNode drains the node before its agent ends, if the configuration says so for
+// what ended ctx. The rest of the process runs meanwhile.
+func (d *Daemon) drainNode(ctx context.Context) {
+	c := d.conf.Client.DrainOnShutdown
+	if d.agent == nil || !c.Enabled || !leaves(d.conf.Config, context.Cause(ctx)) {
+		return
+	}
+	spec := berth.DrainSpec{Deadline: c.Deadline, IgnoreSystemJobs: c.IgnoreSystemJobs}
+	if c.Force {
+		spec.Deadline = -1
+	}
+	if err := d.agent.Drain(context.WithoutCancel(ctx), spec); err != nil {
+		d.log.Warn("the agent ends though its node is not drained", "error", err)
 	}
 }
 

@@ -181,8 +181,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer d.onHangup()()
 	// The node has a context of its own, so that it can end first. The rest
 	// outlives ctx until the node has ended.
-	node, endNode := context.WithCancel(ctx)
+	node, endNode := context.WithCancel(context.WithoutCancel(ctx))
 	defer endNode()
+	defer context.AfterFunc(ctx, func() { d.drainNode(ctx); endNode() })()
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
 	g, rest := errgroup.WithContext(rest)

@@ -136,7 +136,7 @@ func TestAgentLooksIntoItself(t *testing.T) {
 	if _, err := a.Lookup("none", nomad.PprofOptions{}, nil); err == nil || !strings.Contains(err.Error(), `unknown profile "none": want allocs`) {
 		t.Errorf("an unknown profile: %v", err)
 	}
-	if _, err := a.Lookup("heap", nomad.PprofOptions{ServerID: "s9"}, nil); err == nil || !strings.Contains(err.Error(), `unknown server "s9"`) {
+	if _, err := a.Lookup("heap", nomad.PprofOptions{ServerID: "s9"}, nil); err == nil || !strings.Contains(err.Error(), `unknown Nomad server s9`) {
 		t.Errorf("an unknown server: %v", err)
 	}
 }

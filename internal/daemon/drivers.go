@@ -29,6 +29,10 @@ func drivers(c *config.Config) (out driverConfigs, err error) {
 		}
 		return r, err
 	}
+	var numbers *process.Numbers
+	if u := c.Client.Users; u.High > 0 {
+		numbers = &process.Numbers{Range: process.Range{Low: uint32(u.Low), High: uint32(u.High)}}
+	}
 	p := &c.Plugins
 	out.raw = raw.Config{Enabled: p.RawExec, NoCgroups: p.Raw.NoCgroups, DeniedEnv: p.Raw.DeniedEnv}
 	if out.raw.Users, err = rules("raw_exec", p.Raw.DeniedUIDs, p.Raw.DeniedGIDs); err != nil {
@@ -39,7 +43,7 @@ func drivers(c *config.Config) (out driverConfigs, err error) {
 		out    *isolated.Config
 	}{"exec": {&p.Exec, &out.exec}, "java": {&p.Java, &out.java}} {
 		i := to.plugin
-		*to.out = isolated.Config{AllowCaps: i.AllowCaps, HostPID: i.PIDMode == "host", HostIPC: i.IPCMode == "host", Chroot: c.Client.ChrootEnv}
+		*to.out = isolated.Config{AllowCaps: i.AllowCaps, HostPID: i.PIDMode == "host", HostIPC: i.IPCMode == "host", Chroot: c.Client.ChrootEnv, Numbers: numbers}
 		if _, err := isolate.Capabilities(i.AllowCaps); err != nil {
 			return out, fmt.Errorf("plugin %s: allow_caps: %w", name, err)
 		}

@@ -70,7 +70,7 @@ var limitMemoryOnce = func() func(*slog.Logger) {
 }()
 
 // cgroupMemory returns the lowest memory limit of this process's cgroup and those
-// above it, in bytes; 0 if there is none. root is the root of the file system.
+// above it, in bytes, or 0 if there is no limit. root is the root of the file system.
 // It knows versions 1 and 2 of cgroups.
 func cgroupMemory(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")

@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"cmp"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"berth"
 	"berth/internal/agent"
+	"berth/internal/agent/cloud"
 	"berth/internal/agent/network"
 	"berth/internal/config"
 )
@@ -25,12 +29,15 @@ func (d *Daemon) newNode() (err error) {
 	if err != nil {
 		return err
 	}
+	pluginDir := cmp.Or(d.conf.PluginDir, filepath.Join(d.conf.DataDir, "plugins"))
 	d.agent, err = agent.New(agent.Config{
+		PluginDir: pluginDir, Plugins: d.conf.Plugins.External,
 		Servers: d.cluster, DataDir: d.conf.DataDir, AllocDir: c.AllocDir, StateDir: c.StateDir, Folders: d.folders,
 		Region: d.conf.Region, Datacenter: d.conf.Datacenter, Name: d.conf.Name, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		Clouds:   clouds(c, cloud.Here()),
 		HTTPAddr: d.advertisedHTTP(), TLSEnabled: d.conf.TLS.HTTP, Version: d.conf.Version, Compatible: d.conf.NomadVersion,
 		NetworkInterface: c.NetworkInterface, LoopbackOnly: d.conf.Dev && c.NetworkInterface == "",
-		CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB,
+		MaxAllocs: c.MaxAllocs, CPUTotalCompute: c.CPUTotalCompute, MemoryTotalMB: c.MemoryTotalMB, DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB,
 		PreferIPv6: c.PreferredFamily == "ipv6", OwnAddressOnly: !c.BindWildcard, HostUUID: !c.NoHostUUID,
 		Reserved: berth.NodeReservedResources{
 			Cpu:      berth.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.Reserved.Cores},
@@ -38,13 +45,25 @@ func (d *Daemon) newNode() (err error) {
 			Disk:     berth.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)},
 			Networks: berth.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
-		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostVolumesDir: c.HostVolumesDir, HostVolumePluginDir: c.HostVolumePluginDir, HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS), LogSinks: d.conf.LogSinks,
+		ReservableCores: c.ReservableCores, HostVolumes: hostVolumes(c), HostVolumesDir: c.HostVolumesDir, HostVolumePluginDir: c.HostVolumePluginDir, Artifacts: artifacts(&c.Inputs), DenyFunctions: c.Inputs.DenyFunctions, TemplateWait: c.Inputs.Wait, TemplateWaitBounds: c.Inputs.WaitBounds, SecretProviderDir: filepath.Join(c.CommonPluginDir, "secrets"), HostNetworks: hostNetworks(c), Networks: groupNetworks(c), DNS: dnsConfig(&d.conf.DNS), LogSinks: d.conf.LogSinks,
 		MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort, CgroupParent: c.CgroupParent, SharedBy: c.SharedBy,
 		RawExec: drivers.raw, Exec: drivers.exec, Java: drivers.java, Qemu: drivers.qemu, MockDriver: d.conf.Plugins.MockDriver,
 		Drivers: c.DriverAllow, NoDrivers: c.DriverDeny, Docker: &d.conf.Plugins.Docker, Podman: &d.conf.Plugins.Podman,
-		IntroToken: c.IntroToken, TaskAPI: d.taskAPI, StopTasksOnExit: d.conf.Dev, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log, Diagnostics: diagnostics{d},
+		IntroToken: c.IntroToken, TaskAPI: d.taskAPI, StopTasksOnExit: d.conf.Dev, SecretsInMemory: true, LimitDisks: c.LimitDisks, GC: agent.GC{Interval: c.GCInterval, Most: c.GCMaxAllocs, Disk: c.GCDisk, Inodes: c.GCInodes, Parallel: c.GCParallel}, MaxKillTimeout: c.MaxKillTimeout, Log: d.log, Diagnostics: diagnostics{d},
 	})
 	return err
+}
+
+// clouds returns which clouds are asked for attributes: those of fingerprint
+// blocks, and the one that the firmware says the machine is in, unless an option
+// leaves it out.
+func clouds(c *config.Client, here string) map[string]cloud.Fingerprint {
+	out := map[string]cloud.Fingerprint{}
+	if here != "" && !slices.Contains(c.NoClouds, here) {
+		out[here] = cloud.Default
+	}
+	maps.Copy(out, c.Fingerprints)
+	return out
 }
 
 // advertisedHTTP is the address at which others reach this agent's HTTP API.
@@ -92,6 +111,6 @@ func groupNetworks(c *config.Client) network.Config {
 	g := &c.GroupNetworks
 	return network.Config{
 		Bridge: g.Bridge, Subnet: g.Subnet, SubnetIPv6: g.SubnetIPv6, Hairpin: g.Hairpin,
-		Plugins: filepath.SplitList(g.Plugins), ConfigDir: g.ConfigDir, Namespaces: network.DefaultNamespaces,
+		Plugins: filepath.SplitList(g.Plugins), ConfigDir: g.ConfigDir, Namespaces: network.DefaultNamespaces, Addresses: network.DefaultAddresses,
 	}
 }

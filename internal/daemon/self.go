@@ -51,7 +51,11 @@ func (d *Daemon) self() op.AgentSelf {
 	s.Config["Version"] = map[string]any{"Version": c.NomadVersion, "Berth": c.Version}
 	if d.server != nil {
 		_, port, _ := net.SplitHostPort(d.RPCAddr())
-		s.Member.Tags["port"] = port
+		tags := s.Member.Tags
+		tags["id"], tags["rpc_addr"], tags["port"], tags["vsn"], tags["mvn"] = d.server.ID(), c.RPC.Addr, port, "1", "1"
+		if c.Server.BootstrapExpect == 1 {
+			tags["bootstrap"] = "1"
+		}
 		s.Stats["nomad"] = map[string]string{
 			"server": "true", "leader": strconv.FormatBool(d.server.Leads()), "leader_addr": d.server.Leading(),
 			"bootstrap": strconv.FormatBool(c.Server.BootstrapExpect == 1), "known_regions": strconv.Itoa(len(d.server.Regions())),

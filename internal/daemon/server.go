@@ -11,6 +11,7 @@ import (
 	"berth/internal/events"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
+	"berth/internal/leader/planner"
 	"berth/internal/leader/rotate"
 	"berth/internal/schedule"
 	"berth/internal/server"
@@ -40,11 +41,16 @@ func (d *Daemon) newServer() (err error) {
 		},
 		Issuer: s.Issuer, NoEvents: s.NoEvents, Diagnostics: diagnostics{d},
 		Search: api.SearchLimits{FuzzyOff: !s.Search.Fuzzy, LimitQuery: s.Search.LimitQuery, LimitResults: s.Search.LimitResults, MinTermLength: s.Search.MinTermLength},
-		Jobs:   api.JobLimits{DefaultPriority: s.Jobs.DefaultPriority, MaxCount: s.Jobs.MaxCount, MaxSource: s.Jobs.MaxSource, NoSource: s.Jobs.MaxSource == 0},
-		API:    d.serves, KeepTokens: s.TokenGCThreshold, KeyAges: rotate.Ages{Rotate: s.RootKeyRotation, Remove: s.RootKeyGCThreshold, Interval: s.RootKeyGCInterval},
+		Jobs: api.JobLimits{
+			DefaultPriority: s.Jobs.DefaultPriority, MaxPriority: s.Jobs.MaxPriority,
+			MaxCount: s.Jobs.MaxCount, MaxSource: s.Jobs.MaxSource, NoSource: s.Jobs.MaxSource == 0,
+		},
+		Rejection: planner.Tracker{Threshold: s.Rejection.NodeThreshold, Window: s.Rejection.NodeWindow, Disable: s.Rejection.Enabled},
+		API:       d.serves, KeepTokens: s.TokenGCThreshold, LostClaims: s.LostClaims, KeyAges: rotate.Ages{Rotate: s.RootKeyRotation, Remove: s.RootKeyGCThreshold, Interval: s.RootKeyGCInterval},
 		Events: events.Limits{Sets: s.EventBufferSize}, Scheduler: s.Scheduler, Autopilot: &s.Autopilot, TrackedVersions: s.TrackedVersions,
 		Logger: d.log, Self: d.self, Health: d.health, Metrics: metricsFilter(&d.conf.Telemetry),
 		ACL: d.conf.ACL.Enabled, MinTokenTTL: d.conf.ACL.MinTTL, MaxTokenTTL: d.conf.ACL.MaxTTL, ResetIndex: resetIndex(s.DataDir),
+		Authority: server.Authority{Region: s.AuthoritativeRegion, Token: d.conf.ACL.ReplicationToken},
 	}
 	if d.agent != nil {
 		c.Local, c.LocalTasks, c.LocalAgent, c.LocalHost, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster

@@ -180,6 +180,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 	seed, stops := d.rand.Uint64(), d.plan.Stop
 	if again := d.placeGroups(missing, seed, d.spare); again {
 		d.placeGroups(missing, seed, nil)
+		d.keepHosts(missing, replaced(stops))
 		d.stopReplaced(stops)
 	}
 	if d.end.Failed == nil {
@@ -194,8 +195,8 @@ func (d *decider) place(missing []reconcile.Missing) {
 
 // placeGroups finds nodes for missing instances, group by group. If some
 // instances find none, spare decides which stops the plan can do without. The
-// result again reports that the plan now stops fewer allocations and that the
-// job may preempt others instead.
+// result again reports that the plan now stops fewer allocations, and that this
+// matters: the job may preempt others instead, or must not stand beside them.
 func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
 	p := place.New(d.snap, d.job, d.plan.Stop, seed).Within(d.work)
 	defer p.Close()
@@ -232,7 +233,7 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 		return false
 	}
 	d.end.Failed, d.end.Missed = failed, missed
-	return spare != nil && spare(p, all) && p.Preempts()
+	return spare != nil && spare(p, all) && (p.Preempts() || p.Distinct())
 }
 
 // alike reports whether two missing instances can be placed together: the same

@@ -16,12 +16,8 @@ import (
 // whether any allocation was spared.
 func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	// Only allocations that stop to be replaced can be spared.
-	stops := map[berth.AllocID]int{}
-	for i, s := range d.plan.Stop {
-		if s.StopReason == berth.StopReplaced {
-			stops[s.ID] = i
-		}
-	}
+	stops := replaced(d.plan.Stop)
+	d.keepHosts(missing, stops)
 	placed := map[[2]int]bool{}
 	for _, x := range d.plan.Place {
 		placed[[2]int{x.Group, int(x.Index)}] = true
@@ -47,7 +43,7 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 			if m.Previous == nil {
 				continue
 			}
-			if _, ok := stops[m.Previous.ID]; ok && m.Previous.Live() {
+			if stops[m.Previous.ID] && m.Previous.Live() {
 				spared = append(spared, m.Previous.ID)
 			}
 		}
@@ -58,6 +54,50 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	}
 	d.plan.Stop = slices.DeleteFunc(slices.Clone(d.plan.Stop), func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
 	return true
+}
+
+// replaced returns the allocations that stop to be replaced.
+func replaced(stops []berth.AllocStop) map[berth.AllocID]bool {
+	out := map[berth.AllocID]bool{}
+	for _, s := range stops {
+		if s.StopReason == berth.StopReplaced {
+			out[s.ID] = true
+		}
+	}
+	return out
+}
+
+// keepHosts gives a place on a node to the instance whose predecessor runs there
+// and must stop, rather than to another of its group: the other would stand
+// beside that predecessor if it is spared, which distinct_hosts forbids.
+func (d *decider) keepHosts(missing []reconcile.Missing, stops map[berth.AllocID]bool) {
+	if len(stops) == 0 {
+		return
+	}
+	type name struct{ group, index int }
+	of, placed, on := map[name]reconcile.Missing{}, map[name]bool{}, map[berth.NodeID][]int{}
+	for _, m := range missing {
+		of[name{m.Group, int(m.Index)}] = m
+	}
+	for i, x := range d.plan.Place {
+		placed[name{x.Group, int(x.Index)}] = true
+		on[x.NodeID] = append(on[x.NodeID], i)
+	}
+	home := func(m reconcile.Missing, node berth.NodeID) bool {
+		return m.Previous != nil && m.Previous.NodeID == node && stops[m.Previous.ID] && m.Previous.Live()
+	}
+	for _, m := range missing {
+		if placed[name{m.Group, int(m.Index)}] || m.Canary || m.Previous == nil {
+			continue
+		}
+		for _, i := range on[m.Previous.NodeID] {
+			x := &d.plan.Place[i]
+			if o := of[name{x.Group, int(x.Index)}]; len(x.Evict) == 0 && home(m, x.NodeID) && !home(o, x.NodeID) && alike(m, o) {
+				x.Index, x.Previous, x.Resched = m.Index, m.Previous.ID, m.Failed
+				break
+			}
+		}
+	}
 }
 
 // stopReplaced stops the spared allocations whose replacements found a place

@@ -120,3 +120,40 @@ func TestWhatIsSparedAtFirstMayEvictAllTheSame(t *testing.T) {
 		}
 	}
 }
+
+// Instances exclude each other from nodes, and one node has room for the new
+// version: the instance that runs there gets it, and no node has two. The others
+// run on.
+func TestWhatIsSparedKeepsItsHost(t *testing.T) {
+	const pair = `{"ID":"web","TaskGroups":[{"Name":"g","Count":3,"Constraints":[{"Operand":"distinct_hosts"}],"Resources":{"CPU":%d,"MemoryMB":100}}]}`
+	const two = `{"ID":"web","Constraints":[{"Operand":"distinct_hosts"}],"TaskGroups":[{"Name":"g","Resources":{"CPU":%[1]d,"MemoryMB":100}},{"Name":"h","Resources":{"CPU":%[1]d,"MemoryMB":100}}]}`
+	const property = `{"ID":"web","Constraints":[{"Operand":"distinct_property","LTarget":"${node.unique.name}"}],"TaskGroups":[{"Name":"g","Count":3,"Resources":{"CPU":%d,"MemoryMB":100}}]}`
+	for name, text := range map[string]string{"hosts of a group": pair, "hosts of a job": two, "a property": property} {
+		for eval := range 10 {
+			store, log := statetest.New(t)
+			for i, cpu := range []int64{1000, 1000, 2000} {
+				log.Must(t, statetest.AddNode(i+1, cpu, 4000))
+			}
+			decide := func(text string, eval int) schedule.Decision {
+				log.Must(t, statetest.Register(statetest.Job(t, text), eval))
+				s := store.Snapshot()
+				return schedule.Decide(s, s.Eval(statetest.ID[berth.Eval](eval)), 0, time.Unix(9, 0))
+			}
+			log.Must(t, decide(fmt.Sprintf(text, 100), 10+eval).Plan)
+			hosts := map[berth.NodeID]berth.AllocID{}
+			for a := range store.Snapshot().Allocs() {
+				hosts[a.NodeID] = a.ID
+				log.Must(t, &state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientRunning}}, Now: 2})
+			}
+			d := decide(fmt.Sprintf(text, 1500), 50+eval)
+			if len(d.Plan.Stop) != len(d.Plan.Place) || d.Plan.End.Blocked == nil || text != two && len(d.Plan.Place) != 1 {
+				t.Errorf("%s: stops %v, places %+v, ends %+v", name, d.Plan.Stop, d.Plan.Place, d.Plan.End)
+			}
+			for _, p := range d.Plan.Place {
+				if there := hosts[p.NodeID]; !there.IsZero() && (p.Previous != there || d.Plan.Stop[0].ID != there) {
+					t.Errorf("%s: %+v stands beside %s; stops %v", name, p, there, d.Plan.Stop)
+				}
+			}
+		}
+	}
+}

@@ -90,7 +90,7 @@ func TestGoClientForms(t *testing.T) {
 	n := r.node(1)
 	jobs, agent := r.api.Jobs(), r.api.Agent()
 	reg := must[*nomad.JobRegisterResponse, *nomad.WriteMeta](t)
-	r.settled(reg(jobs.Register(sleeper("web", 1), nil)).EvalID)
+	r.settled(reg(jobs.Register(atOnce(sleeper("web", 1)), nil)).EvalID)
 
 	if got, _, err := jobs.ListOptions(&nomad.JobListOptions{Fields: &nomad.JobListFields{Meta: true}}, nil); err != nil || len(got) != 1 {
 		t.Errorf("%+v %v", got, err)

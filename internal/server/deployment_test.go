@@ -176,7 +176,7 @@ func TestBadVersionRevertsItself(t *testing.T) {
 	n.proves(r, false)
 	r.deployed("web", 2, "successful", true, n)
 	of := must[[]*nomad.Deployment, *nomad.QueryMeta](t)(r.api.Jobs().Deployments("web", true, nil))
-	if len(of) != 3 || of[1].Status != "failed" || !strings.HasSuffix(of[1].StatusDescription, "the job was reverted to version 0, as version 2") {
+	if len(of) != 3 || of[1].Status != "failed" || !strings.HasSuffix(of[1].StatusDescription, " - rolling back to job version 0") {
 		t.Errorf("%d deployments: %+v", len(of), of[1])
 	}
 	job := must[*nomad.Job, *nomad.QueryMeta](t)(r.api.Jobs().Info("web", nil))
@@ -210,7 +210,7 @@ func TestHealthByHand(t *testing.T) {
 	r.becomes(r.register(j), "complete")
 	d = r.latest("web")
 	up(r.api.Deployments().Fail(d.ID, nil))
-	if got := r.latest("web"); got.ID != d.ID || got.Status != "failed" || got.StatusDescription != berth.DeploymentUserFailed {
+	if got := r.latest("web"); got.ID != d.ID || got.Status != "failed" || got.StatusDescription != "Deployment marked as failed" {
 		t.Errorf("%+v", got)
 	}
 	if _, _, err := r.api.Deployments().Fail(d.ID, nil); err == nil || !strings.Contains(err.Error(), "has ended with status failed") {

@@ -89,7 +89,7 @@ func TestBrokenBodies(t *testing.T) {
 // reads.
 func TestAllProblemsAtOnce(t *testing.T) {
 	r := start(t, t.TempDir())
-	code, _, text := r.send("PUT", "/v1/jobs", strings.NewReader(`{"Job": {"ID": "a b\u0000", "Priority": 1000, "Type": "party", "TaskGroups": [{"Name": "g", "Count": -1, "Tasks": [{"Name": "", "Driver": ""}]}]}}`))
+	code, _, text := r.send("PUT", "/v1/jobs", strings.NewReader(`{"Job": {"ID": "a b\u0000", "Priority": 40000, "Type": "party", "TaskGroups": [{"Name": "g", "Count": -1, "Tasks": [{"Name": "", "Driver": ""}]}]}}`))
 	for _, want := range []string{"job.id", "job.priority", "job.type", "job.group[g].count", "driver"} {
 		if code != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%s is not named: %d %s", want, code, text)

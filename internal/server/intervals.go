@@ -70,10 +70,14 @@ func (v *intervals) observe(e broker.Ended) {
 // add counts one stay in the stage with that number in intervalNames.
 func (v *intervals) add(i int, d time.Duration) {
 	v.histogram.WithLabelValues(intervalNames[i]).Observe(d.Seconds())
-	ms := float64(d) / float64(time.Millisecond)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := &v.sum[i]
+	v.sum[i].add(d)
+}
+
+// add counts a duration, in ms.
+func (s *sample) add(d time.Duration) {
+	ms := float64(d) / float64(time.Millisecond)
 	if s.n == 0 || ms < s.smallest {
 		s.smallest = ms
 	}
@@ -83,18 +87,23 @@ func (v *intervals) add(i int, d time.Duration) {
 	s.squares += ms * ms
 }
 
+// json returns the sample in the form of the JSON metrics.
+func (s *sample) json(name string, labels map[string]string) jsonCounter {
+	c := jsonCounter{Name: name, Count: s.n, Sum: s.sum, Min: s.smallest, Max: s.greatest, Labels: labels}
+	if n := float64(s.n); n > 0 {
+		c.Mean = s.sum / n
+		c.Stddev = math.Sqrt(max(0, s.squares/n-c.Mean*c.Mean))
+	}
+	return c
+}
+
 // samples returns the intervals in the form of the JSON metrics.
 func (v *intervals) samples() []jsonCounter {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out := []jsonCounter{}
-	for i, s := range v.sum {
-		c := jsonCounter{Name: intervalJSON, Count: s.n, Sum: s.sum, Min: s.smallest, Max: s.greatest, Labels: map[string]string{"interval": intervalNames[i]}}
-		if n := float64(s.n); n > 0 {
-			c.Mean = s.sum / n
-			c.Stddev = math.Sqrt(max(0, s.squares/n-c.Mean*c.Mean))
-		}
-		out = append(out, c)
+	for i := range v.sum {
+		out = append(out, v.sum[i].json(intervalJSON, map[string]string{"interval": intervalNames[i]}))
 	}
 	return out
 }

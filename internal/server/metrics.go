@@ -22,18 +22,19 @@ import (
 // metrics are the metrics of a server, collected on request. A metric that means
 // the same as one of Nomad's has the same name, so that dashboards keep working.
 type metrics struct {
-	server    *Server
-	registry  *prometheus.Registry // of this server alone, so that tests can run several
-	shown     *statsd.Filter       // of the registry, as the configuration wants it
-	intervals *intervals           // nil in an agent that is not a server
+	server      *Server
+	registry    *prometheus.Registry // of this server alone, so that tests can run several
+	shown       *statsd.Filter       // of the registry, as the configuration wants it
+	intervals   *intervals           // nil in an agent that is not a server
+	submissions *submissions         // the same
 }
 
 // newMetrics returns the metrics of a server. They read its state when they are
 // asked for.
 func newMetrics(s *Server) *metrics {
 	m := processMetrics(s.config.Metrics)
-	m.server, m.intervals = s, newIntervals()
-	m.registry.MustRegister(m, m.intervals.histogram)
+	m.server, m.intervals, m.submissions = s, newIntervals(), newSubmissions()
+	m.registry.MustRegister(m, m.intervals.histogram, m.submissions.histogram)
 	if h := s.config.LocalHost; h != nil {
 		m.addHost(h, s.config.Metrics)
 	}
@@ -206,6 +207,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	put(blockedTotal, float64(b.Blocked))
 	put(blockedQuota, float64(b.QuotaLimited))
 	put(quarantined, float64(b.Quarantined))
+	m.replication(t.replica, put)
 	held, alarms := t.heartbeat.Silent()
 	put(nodesHeld, float64(held))
 	put(nodeAlarms, float64(alarms))
@@ -325,6 +327,9 @@ func (m *metrics) ServeJSON(visible func(namespace string) bool) any {
 	}
 	if m.intervals != nil && m.shown.Keeps(intervalJSON) {
 		out.Samples = m.intervals.samples()
+	}
+	if m.submissions != nil && m.shown.Keeps(submissionJSON) {
+		out.Samples = append(out.Samples, m.submissions.sample())
 	}
 	// Nomad has this one under a name of its own, which dashboards ask for.
 	const allocated = "nomad.runtime.alloc_bytes"

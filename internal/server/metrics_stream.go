@@ -1,8 +1,13 @@
 package server
 
 import (
+	"sync"
+	"time"
+
 	"berth"
 	"berth/internal/state"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The metrics of stream jobs.
@@ -14,6 +19,45 @@ var (
 	streamElements   = gauge("stream.job.elements", "Processing elements of a stream job: planned, created, running, and ready, which run with all connections.", "job", "namespace", "state")
 	streamLaunches   = gauge("stream.job.launches", "Launches of the processing elements that a stream job has.", "job", "namespace")
 )
+
+// The names under which both formats have the time that first submissions took.
+const (
+	submissionMetric = "nomad_stream_job_submission_seconds"
+	submissionJSON   = "nomad.stream.job.submission" // in ms
+)
+
+// submissions measures how long stream jobs take from their registration until
+// they are submitted for the first time, while this server leads.
+type submissions struct {
+	histogram prometheus.Histogram
+
+	mu  sync.Mutex
+	sum sample // the same for JSON
+}
+
+// newSubmissions returns a measure that has seen nothing. The caller registers
+// the histogram.
+func newSubmissions() *submissions {
+	return &submissions{histogram: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: submissionMetric, Help: "Seconds from the registration of stream jobs until they were submitted.",
+		Buckets: prometheus.ExponentialBuckets(0.05, 2, 14), // 50 ms to 7 min
+	})}
+}
+
+// observe counts a job that was submitted.
+func (v *submissions) observe(d time.Duration) {
+	v.histogram.Observe(d.Seconds())
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sum.add(d)
+}
+
+// sample returns what was measured in the form of the JSON metrics.
+func (v *submissions) sample() jsonCounter {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.sum.json(submissionJSON, map[string]string{})
+}
 
 // streamPhases are all phases of a stream job.
 var streamPhases = []string{berth.PhaseSubmission, berth.PhaseSubmitted, berth.PhaseFailed, berth.PhaseStopped}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -31,4 +32,29 @@ func TestStreamJobsHaveMetrics(t *testing.T) {
 			t.Errorf("the metrics lack %q", strings.TrimSpace(line))
 		}
 	}
+	// How long it took until it was submitted is in both formats.
+	r.until("the submission is measured", func() bool {
+		_, _, text = r.call("GET", "/v1/metrics?format=prometheus", nil)
+		return strings.Contains(text, "\nnomad_stream_job_submission_seconds_count 1\n")
+	})
+	_, _, text = r.call("GET", "/v1/metrics", nil)
+	var out struct {
+		Samples []struct {
+			Name      string
+			Count     int
+			Sum, Mean float64
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range out.Samples {
+		if s.Name == "nomad.stream.job.submission" {
+			if s.Count != 1 || s.Sum <= 0 || s.Mean != s.Sum {
+				t.Errorf("%+v", s)
+			}
+			return
+		}
+	}
+	t.Errorf("the samples lack it: %s", text)
 }

@@ -69,8 +69,8 @@ func TestOperatorOfOne(t *testing.T) {
 	if err := o.RaftTransferLeadershipByID(r.server.ID(), nil); err != nil {
 		t.Errorf("it leads already: %v", err)
 	}
-	refused(t, "nobody to lead", o.RaftTransferLeadershipByID("x", nil), 404, `id: no server "x"`)
-	refused(t, "nobody there", o.RaftRemovePeerByAddress("10.0.0.1:4647", nil), 404, `address: no server at "10.0.0.1:4647"`)
+	refused(t, "nobody to lead", o.RaftTransferLeadershipByID("x", nil), 404, `id "x" was not found in the Raft configuration`)
+	refused(t, "nobody there", o.RaftRemovePeerByAddress("10.0.0.1:4647", nil), 404, `address "10.0.0.1:4647" was not found in the Raft configuration`)
 	refused(t, "the last one", o.RaftRemovePeerByID(r.server.ID(), nil), 400, "is the only voter and cannot be removed")
 	for path, method := range map[string]string{"raft/peer": "DELETE", "raft/transfer-leadership": "PUT"} {
 		for _, query := range []string{"", "?id=a&address=b"} {

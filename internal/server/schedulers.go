@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"time"
 
 	"berth/internal/worker"
@@ -9,7 +10,7 @@ import (
 
 // kinds returns the evaluation types in the API's terms: those of the workers,
 // and _core, which only the leader decides.
-func kinds(types []string) []string { return append(append([]string{}, types...), "_core") }
+func kinds(types []string) []string { return append(slices.Clone(op.ShownTypes(types)), "_core") }
 
 // SchedulerConfig implements api.SchedulerSource.
 func (s *Server) SchedulerConfig() op.WorkerConfig {

@@ -16,7 +16,7 @@ import (
 // The workers of a server as Nomad's Go client sees them.
 func TestSchedulersThroughTheGoClient(t *testing.T) {
 	r := startWith(t, t.TempDir(), func(c *server.Config) { c.Workers = 3 })
-	all := []string{"service", "batch", "system", "sysbatch", "stream", "_core"}
+	all := []string{"service", "batch", "system", "sysbatch", "_core"} // all, as clients know them
 	same := func(got []string) bool {
 		return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(all)))
 	}
@@ -96,7 +96,7 @@ func TestSchedulersAreChanged(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if config, err := r.api.Agent().GetSchedulerWorkerConfig(nil); err != nil || config.NumSchedulers != 3 || len(config.EnabledSchedulers) != 6 {
+	if config, err := r.api.Agent().GetSchedulerWorkerConfig(nil); err != nil || config.NumSchedulers != 3 || len(config.EnabledSchedulers) != 5 {
 		t.Errorf("%+v (%v)", config, err)
 	}
 }

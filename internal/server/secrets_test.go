@@ -70,7 +70,7 @@ func TestVariablesWithThePublicClient(t *testing.T) {
 	_, _, err = vars.Create(&nomad.Variable{Path: "nomad/other", Items: nomad.VariableItems{"a": "b"}}, nil)
 	refused(t, "a reserved path", err, 400, "only nomad/jobs and nomad/job-templates are allowed")
 	_, _, err = vars.Create(&nomad.Variable{Path: "empty"}, nil)
-	refused(t, "no items", err, 400, "Items: must not be empty")
+	refused(t, "no items", err, 400, "variable missing required Items object")
 	_, _, err = vars.Create(&nomad.Variable{Path: "big", Items: nomad.VariableItems{"a": strings.Repeat("x", 64<<10)}}, nil)
 	refused(t, "large items", err, 413, "must have at most 65536 bytes")
 }

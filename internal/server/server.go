@@ -29,6 +29,7 @@ import (
 	"berth/internal/leader"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/heartbeat"
+	"berth/internal/leader/planner"
 	"berth/internal/leader/rotate"
 	"berth/internal/msgpack"
 	"berth/internal/state"
@@ -76,6 +77,7 @@ type Config struct {
 	MinTokenTTL     time.Duration                                  // see api.Config
 	MaxTokenTTL     time.Duration                                  // see api.Config
 	ResetIndex      func() uint64                                  // see api.Config
+	Authority       Authority                                      // the authoritative region; zero: each region decides for itself
 	Consensus       consensus.Config                               // the operator's settings for it; zero fields are defaults
 	Events          events.Limits                                  // limits of the event buffer; zero is the default
 	// Cluster connects this server to others; nil: it runs alone, permanently.
@@ -95,9 +97,11 @@ type Config struct {
 	Issuer     string // who issues identities; "": no name is known
 	Search     api.SearchLimits
 	Jobs       api.JobLimits
-	NoEvents   bool          // serve no stream of events
-	KeyAges    rotate.Ages   // when root keys are replaced and removed; zero: never
-	KeepTokens time.Duration // how long tokens are kept after they have expired
+	Rejection  planner.Tracker // of nodes that refuse placements; zero: planner.DefaultTracker
+	NoEvents   bool            // serve no stream of events
+	KeyAges    rotate.Ages     // when root keys are replaced and removed; zero: never
+	KeepTokens time.Duration   // how long tokens are kept after they have expired
+	LostClaims time.Duration   // how long a node is down before its claims on CSI volumes are given up; 0 is claims.DefaultLost
 	// API sets what only the HTTP API needs; nil: nothing.
 	API     func(*api.Config)
 	Metrics MetricsFilter // which metrics there are
@@ -230,7 +234,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s.metrics = newMetrics(s)
 	served := api.Config{
-		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
+		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Authority: c.Authority.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
 		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.shownEvents(), Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search, Jobs: c.Jobs, Diagnostics: c.Diagnostics,
 	}
 	if c.API != nil {
@@ -239,7 +243,11 @@ func newServer(c Config) (*Server, error) {
 	s.api = api.New(served)
 	// Methods are added before Run, since serving does not lock them.
 	for name, h := range s.api.RPC() {
-		s.wire.Handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, call) })
+		handle := s.wire.Handle
+		if name == op.ListReplica.RPC || name == op.ReadReplica.RPC {
+			handle = s.wire.HandleServers
+		}
+		handle(name, func(ctx context.Context, call *wire.Call) (any, error) { return h(ctx, call) })
 	}
 	s.handleForwards()
 	s.handleServers()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"berth/internal/consensus"
 	"berth/internal/leader"
 	"berth/internal/leader/broker"
+	"berth/internal/leader/claims"
 	"berth/internal/leader/collector"
 	"berth/internal/leader/deploy"
 	"berth/internal/leader/drain"
@@ -21,10 +23,13 @@ import (
 	"berth/internal/leader/locks"
 	"berth/internal/leader/periodic"
 	"berth/internal/leader/planner"
+	"berth/internal/leader/replicate"
 	"berth/internal/leader/rotate"
+	"berth/internal/leader/turns"
 	"berth/internal/state"
 	"berth/internal/streams/submit"
 	"berth/internal/worker"
+	"berth/op"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -37,6 +42,8 @@ type term struct {
 	planner   *planner.Planner   // checks and proposes plans
 	heartbeat *heartbeat.Monitor // marks nodes that are silent
 	locks     *locks.Monitor     // ends locks that are not renewed
+	turns     *turns.Monitor     // lets allocations restart one after another
+	replica   *replicate.Loop    // copies from the authoritative region; nil: that is this one
 	confirm   func(context.Context) error
 	writable  func() error
 }
@@ -54,6 +61,9 @@ func (t *term) Beat(ctx context.Context, id berth.NodeID) (time.Duration, error)
 
 // RenewLock implements api.Leader.
 func (t *term) RenewLock(k berth.VariableKey, id berth.LockID) bool { return t.locks.Renew(k, id) }
+
+// Turn implements api.Leader.
+func (t *term) Turn(id berth.AllocID, how string) op.TurnAnswer { return t.turns.Tell(id, how) }
 
 // Quasi implements api.Leader.
 func (t *term) Quasi(id berth.EvalID) (string, berth.Timeline) {
@@ -73,8 +83,15 @@ func (s *Server) lead(ctx context.Context, c consensus.Term) error {
 	// All of them carry the term's number, so that none can act for a later
 	// term.
 	t.planner = planner.New(c.Number, c.Log, t.broker)
+	if s.config.Rejection.Threshold > 0 {
+		t.planner.Track(s.config.Rejection)
+	}
 	t.heartbeat = heartbeat.New(c.Number, s.store, c.Log, s.config.Heartbeat)
 	t.locks = locks.New(c.Number, s.store, c.Log)
+	t.turns = turns.New(s.store)
+	if s.config.elsewhere() {
+		t.replica = s.newReplication(t)
+	}
 	t.broker.Logger, t.planner.Logger, t.heartbeat.Logger = s.config.Logger, s.config.Logger, s.config.Logger
 	// Initial configuration, and recovery of what the previous leader left
 	// unfinished, come before anything is scheduled or answered.
@@ -133,16 +150,20 @@ func (s *Server) services(t *term, c consensus.Term) []service {
 		{"heartbeat", t.heartbeat.Run},
 		{"locks", t.locks.Run},
 		controller("rotate", rotate.New(s.config.Keyring, s.config.KeyAges, s.config.Logger), rotate.Watched()...),
-		controller("expire", expire.New(s.config.KeepTokens)),
+		controller("expire", expire.New(s.config.KeepTokens, s.config.elsewhere())),
 		controller("collector", collector.NewTimer(s.config.Collect, seed()), collector.Watched()...),
 		controller("drain", drain.New(seed()), drain.Watched()...),
 		controller("fence", fence.New(seed()), fence.Watched()...),
 		controller("periodic", periodic.New(seed()), state.OnTable(state.Jobs)),
 		controller("finalize", finalize.New(seed()), finalize.Watched()...),
-		controller("submit", submit.New(seed()), submit.Watched()...),
+		{"claims", s.claims(t, c).Run},
+		controller("submit", submit.New(seed()).OnSubmitted(s.metrics.submissions.observe), submit.Watched()...),
 		controller("deploy", deploy.New(), state.OnTable(state.Deployments)),
 		{"core worker", s.coreWorker(t, c).Run},
 		{"workers", func(ctx context.Context) error { return s.pool.Lead(ctx, s.newWorker(t)) }},
+	}
+	if t.replica != nil {
+		all = append(all, service{"replication", t.replica.Run})
 	}
 	// A single server has nothing for autopilot to do.
 	if s.config.Cluster != nil {
@@ -162,6 +183,16 @@ func (s *Server) coreWorker(t *term, c consensus.Term) *collector.Worker {
 	w := collector.NewWorker(c.Number, c.Log, t.broker, t.planner, s.config.Collect)
 	w.Logger = s.config.Logger
 	return w
+}
+
+// claims returns what works on the claims on CSI volumes.
+func (s *Server) claims(t *term, c consensus.Term) *claims.Service {
+	return &claims.Service{
+		Term: c.Number, Store: s.store, Log: c.Log, Lost: cmp.Or(s.config.LostClaims, claims.DefaultLost), Logger: s.config.Logger,
+		Call: func(ctx context.Context, node berth.NodeID, in *op.AgentCSI) (*op.CSIDone, error) {
+			return op.Call(ctx, s.Agent(node), op.CallCSI, in)
+		},
+	}
 }
 
 // newWorker returns a constructor of workers for evaluation types.

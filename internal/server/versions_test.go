@@ -67,7 +67,7 @@ func TestVersionsOfAJob(t *testing.T) {
 	wantError(t, err, "is already at version 1")
 	seven, one := uint64(7), uint64(1)
 	_, _, err = jobs.Revert("web", 0, &seven, nil, "", "")
-	wantError(t, err, "Enforcing prior version 7")
+	wantError(t, err, "Current job has version 1; enforcing version 7")
 	out, _, err := jobs.Revert("web", 0, &one, nil, "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestScalingOfAJob(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.node(1)
 	jobs := r.api.Jobs()
-	job := takes("web", 2, 100)
+	job := atOnce(takes("web", 2, 100))
 	low, high := int64(1), int64(3)
 	job.TaskGroups[0].Scaling = &nomad.ScalingPolicy{Min: &low, Max: &high, Policy: map[string]any{"cooldown": "1m"}}
 	r.becomes(r.register(job), "complete")
@@ -119,7 +119,7 @@ func TestScalingOfAJob(t *testing.T) {
 	_, _, err := jobs.Scale("web", group, &four, "", false, nil, nil)
 	wantError(t, err, "4 is above what the scaling policy")
 	_, _, err = jobs.Scale("web", "none", &three, "", false, nil, nil)
-	wantError(t, err, `no group "none"`)
+	wantError(t, err, `task group "none" specified for scaling does not exist in job "web"`)
 	_, _, err = jobs.Scale("web", group, &three, "", true, nil, nil)
 	wantError(t, err, "must not be set together with Error")
 	out, _, err := jobs.Scale("web", group, &three, "busy", false, map[string]any{"load": 7.5}, nil)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,5 +121,84 @@ func TestWorkloadIdentities(t *testing.T) {
 	var about op.Discovery
 	if err := json.NewDecoder(found.Body).Decode(&about); err != nil || about.JWKS != "https://berth.example/.well-known/jwks.json" || about.Issuer != "https://berth.example" {
 		t.Errorf("%+v, %v", about, err)
+	}
+}
+
+// An identity has the extra claims that its namespace requires, and those of its
+// optional ones that it asks for. Who changes the namespace changes what is signed
+// next, and jobs that ask for others are refused.
+func TestExtraClaims(t *testing.T) {
+	r := start(t, t.TempDir())
+	n := r.node(1)
+	space := &nomad.Namespace{
+		Name:                "default",
+		RequiredExtraClaims: map[string]string{"who": "${job.region}/${job.namespace}/${job.id}/${group.name}/${task.name}", "customer": "<${job.meta.customer}${job.meta.none}>"},
+		OptionalExtraClaims: map[string]string{"where": "${node.datacenter}+${node.pool}+${node.class}+${job.node_pool}", "ids": "${alloc.id} ${node.id}", "other": "x"},
+	}
+	if _, err := r.api.Namespaces().Register(space, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := r.api.Namespaces().Info("default", nil); err != nil || !maps.Equal(got.RequiredExtraClaims, space.RequiredExtraClaims) || !maps.Equal(got.OptionalExtraClaims, space.OptionalExtraClaims) {
+		t.Errorf("the namespace is shown as %+v, %v", got, err)
+	}
+	job := napper("web", 1)
+	job.Meta = map[string]string{"customer": "${job.id}"} // a value is not looked at again
+	task := job.TaskGroups[0].Tasks[0]
+	task.Identities = []*nomad.WorkloadIdentity{{Name: "aws", Audience: []string{"sts"}, ExtraClaims: []string{"where", "ids"}}, {Name: "bad", ExtraClaims: []string{"what"}}}
+	_, _, err := r.api.Jobs().Register(job, nil)
+	wantError(t, err, `job.group[g].task[app].identity[bad].extra_claims: namespace "default" does not define extra claim "what": it defines customer, ids, other, where, who`)
+	task.Identities = task.Identities[:1]
+	if _, _, err := r.api.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	var alloc *nomad.AllocationListStub
+	r.until("it is placed", func() bool {
+		list, _, err := r.api.Jobs().Allocations("web", false, nil)
+		if err == nil && len(list) == 1 {
+			alloc = list[0]
+		}
+		return alloc != nil
+	})
+	id, err := berth.ParseID[berth.Alloc](alloc.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := func(name string) (map[string]string, error) {
+		in := &op.SignIdentities{NodeID: n.ID, Query: op.Query{AuthToken: n.SecretID}, Identities: []op.IdentityRequest{{AllocID: id, TaskName: "app", Identity: name}}}
+		var out op.IdentitiesSigned
+		if err := n.session.Call(t.Context(), op.Sign.RPC, in, &out); err != nil {
+			return nil, err
+		}
+		token, err := jwt.ParseSigned(out.SignedIdentities[0].JWT, []jose.SignatureAlgorithm{jose.EdDSA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var more struct {
+			Extra map[string]string `json:"extra_claims"`
+		}
+		if err := token.UnsafeClaimsWithoutVerification(&more); err != nil {
+			t.Fatal(err)
+		}
+		return more.Extra, nil
+	}
+	want := map[string]string{"who": "global/default/web/g/app", "customer": "<${job.id}>"}
+	if got, err := claims("default"); err != nil || !maps.Equal(got, want) {
+		t.Errorf("the default identity says %v, %v", got, err)
+	}
+	want["where"], want["ids"] = "dc1+default++default", alloc.ID+" "+n.ID.String()
+	if got, err := claims("aws"); err != nil || !maps.Equal(got, want) {
+		t.Errorf("the other says %v, %v\nnot %v", got, err, want)
+	}
+	// A claim that is taken away is missing from the next identity.
+	delete(space.OptionalExtraClaims, "ids")
+	space.RequiredExtraClaims = nil
+	if _, err := r.api.Namespaces().Register(space, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := claims("aws"); err != nil || !maps.Equal(got, map[string]string{"where": want["where"]}) {
+		t.Errorf("then it says %v, %v", got, err)
+	}
+	if got, err := claims("default"); err != nil || got != nil {
+		t.Errorf("then the default one says %v, %v", got, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"berth"
 	"berth/internal/fit"
+	"berth/internal/state"
 )
 
 // Blocked holds evaluations that wait for capacity and knows which of them a
@@ -78,7 +79,7 @@ func lacking(m *berth.Missed) Capacity {
 		switch {
 		case d == fit.DimCPU:
 			r |= CapacityCPU
-		case d == fit.DimMemory:
+		case d == fit.DimMemory || d == fit.DimAllocs: // each allocation that ends frees memory
 			r |= CapacityMemory
 		case d == fit.DimDisk:
 			r |= CapacityDisk
@@ -282,6 +283,24 @@ func (b *Blocked) FreedAll(index uint64) (out []*berth.Eval) {
 	for _, list := range []map[berth.EvalID]*berth.Eval{b.evals, b.on.evals} {
 		for _, e := range list {
 			out = append(out, e)
+		}
+	}
+	for _, e := range out {
+		b.Remove(e.ID)
+	}
+	return out
+}
+
+// FreedVolume records that a CSI volume may be had, wherever its plugin runs. It
+// removes and returns the evaluations of jobs with such volumes.
+func (b *Blocked) FreedVolume(s *state.Snapshot) (out []*berth.Eval) {
+	b.freed.everywhere(s.Index)
+	b.on.freed.everywhere(s.Index)
+	for _, list := range []map[berth.EvalID]*berth.Eval{b.evals, b.on.evals} {
+		for _, e := range list {
+			if j := s.Job(e.Key()); j != nil && state.UsesCSI(j) {
+				out = append(out, e)
+			}
 		}
 	}
 	for _, e := range out {

@@ -35,6 +35,7 @@ type Broker struct {
 	poke    chan struct{} // wakes Run
 	closed  bool
 	paused  bool // by an operator: nothing is delivered
+	volumes bool // a CSI volume is free, or came, since then
 	preempt bool // more jobs may preempt others since the blocked evaluations were last looked at
 	recent  *recent
 	// unready is the newest index at which a node stopped taking allocations.
@@ -155,6 +156,10 @@ func (b *Broker) follow(f *state.Follower) {
 			}
 		}
 		// A change of the configuration may let any blocked evaluation preempt.
+		if b.volumes {
+			b.volumes = false
+			b.addAll(at.Snapshot, b.blocked.FreedVolume(at.Snapshot), now)
+		}
 		if b.preempt {
 			b.preempt = false
 			b.addAll(at.Snapshot, b.blocked.FreedAll(at.Snapshot.Index), now)
@@ -219,6 +224,17 @@ func (b *Broker) take(s *state.Snapshot, before uint64, c *state.Change, now tim
 	case state.HostVolumeClaims:
 		if old, ok := c.Old.(*berth.HostVolumeClaim); ok && c.New == nil {
 			b.unclaimed(s, old, now)
+		}
+	case state.CSIClaims, state.CSIVolumes:
+		// A volume is free, or it came or allows more than before: on any node.
+		if c.New == nil || c.Table == state.CSIVolumes {
+			b.volumes = true
+		}
+	case state.CSIPlugins:
+		// A node's plugin may be well and the volume wait for a controller elsewhere.
+		old, _ := c.Old.(*state.CSIPlugin)
+		if p, ok := c.New.(*state.CSIPlugin); ok && p.ControllersHealthy > 0 && (old == nil || old.ControllersHealthy == 0) {
+			b.volumes = true
 		}
 	case state.Nodes:
 		n, _ := c.New.(*berth.Node)

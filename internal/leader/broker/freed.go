@@ -105,6 +105,15 @@ func (b *Broker) freed(s *state.Snapshot, c *state.Change, n *berth.Node, r Capa
 func sameForScheduling(a, b *berth.Node) bool {
 	return a.Class == b.Class && a.Name == b.Name &&
 		maps.Equal(a.Attributes, b.Attributes) && maps.Equal(a.Meta, b.Meta) && maps.Equal(a.HostNetworks, b.HostNetworks) && maps.Equal(a.HostVolumes, b.HostVolumes) &&
+		samePlugins(a.CSINodePlugins, b.CSINodePlugins) && samePlugins(a.CSIControllerPlugins, b.CSIControllerPlugins) &&
 		(a.NodeResources == b.NodeResources || diff.Equal(*a.NodeResources, *b.NodeResources)) &&
 		(a.ReservedResources == b.ReservedResources || diff.Equal(a.ReservedResources, b.ReservedResources))
+}
+
+// samePlugins reports whether CSI plugins are as healthy and reach as much as
+// before.
+func samePlugins(a, b map[string]*berth.CSIInfo) bool {
+	return maps.EqualFunc(a, b, func(x, y *berth.CSIInfo) bool {
+		return x.Healthy == y.Healthy && (x.NodeInfo == y.NodeInfo || diff.Equal(x.NodeInfo, y.NodeInfo))
+	})
 }

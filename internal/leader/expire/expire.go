@@ -13,13 +13,14 @@ const Interval = time.Minute
 
 // Controller deletes the expired tokens and one-time tokens of one term.
 type Controller struct {
-	keep time.Duration
-	next time.Time
+	keep  time.Duration
+	local bool
+	next  time.Time
 }
 
 // New returns the controller of a term, which keeps tokens for some time after they
-// have expired.
-func New(keep time.Duration) *Controller { return &Controller{keep: keep} }
+// have expired. local leaves global tokens alone: another region deletes them.
+func New(keep time.Duration, local bool) *Controller { return &Controller{keep: keep, local: local} }
 
 // Step implements leader.Controller. It looks at all tokens, once per interval.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
@@ -27,7 +28,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 		return nil, c.next
 	}
 	before := now.Add(-c.keep)
-	tokens, oneTime := snap.ExpiredTokens(before, state.MaxACLRows)
+	tokens, oneTime := snap.ExpiredTokens(before, state.MaxACLRows, c.local)
 	if len(tokens) == 0 && !oneTime {
 		c.next = now.Add(Interval)
 		return nil, c.next

@@ -31,7 +31,7 @@ func TestWhatHasExpiredIsDeleted(t *testing.T) {
 		tokens = tokens[n:]
 	}
 	log.Must(t, &state.PutOneTimeToken{Token: &berth.OneTimeToken{SecretHash: [32]byte{1}, Sealed: []byte("x"), AccessorID: fmt.Sprintf("%08d", old), ExpirationTime: 100}})
-	c := expire.New(0)
+	c := expire.New(0, false)
 	now := time.Unix(0, 200)
 	steps := 0
 	for {

@@ -1,7 +1,9 @@
 // Package finalize removes jobs that were deleted in the foreground, once
-// everything that they own is gone. All that it needs is in the state: the
-// deletion mark of a job and the counts of its allocations. So it remembers
-// nothing, and a new leader continues where the last one stopped.
+// everything that they own is gone: allocations, objects of stream jobs, and the
+// children of periodic and parameterized jobs, which it deletes in the foreground
+// as well. All that it needs is in the state: the deletion mark of a job and the
+// counts of its allocations. So it remembers nothing, and a new leader continues
+// where the last one stopped.
 //
 // It looks only at marked jobs. Each costs as much as it has groups and, for a
 // stream job, resources; those are deleted first (package submit). The
@@ -41,14 +43,35 @@ func Watched() []state.WatchKey {
 	return []state.WatchKey{state.OnTable(state.Jobs), state.OnTable(state.Summaries), state.OnTable(state.Resources)}
 }
 
+// mostChildren is the number of children whose deletion one step begins.
+const mostChildren = 100
+
+// children returns how many children hold a job that is deleted, and commands
+// that delete those which are not being deleted yet: in the foreground, too, so
+// that their allocations end before them.
+func (c *Controller) children(snap *state.Snapshot, d *state.JobDeletion, now time.Time) (n int, do []state.Command) {
+	for _, j := range snap.ChildrenOfIncarnation(d.Key, d.UID) {
+		if n++; len(do) == mostChildren || snap.Deletion(j.Key()) != nil {
+			continue
+		}
+		x := &state.DeleteJob{Key: j.Key(), UID: j.UID, Policy: berth.Foreground, Intent: berth.IntentUser, Now: now.UnixNano()}
+		c.chance.Read(x.Eval.ID[:])
+		x.Eval.TriggeredBy, x.Eval.Cause = berth.TriggerJobDeregister, berth.Cause{Kind: berth.CauseSystem, Request: d.Deletion.Cause.Request}
+		do = append(do, x)
+	}
+	return n, do
+}
+
 // Step implements leader.Controller.
 func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Command, again time.Time) {
 	left := c.strays(snap, now)
 	var free []state.JobRef
 	for d := range snap.Deletions() {
 		sum := snap.Summary(d.Key)
+		children, unmarked := c.children(snap, d, now)
+		do = append(do, unmarked...)
 		switch {
-		case snap.Blocking(d.Key, d.UID) == 0 && snap.Dependents(d.UID) == 0:
+		case snap.Blocking(d.Key, d.UID) == 0 && snap.Dependents(d.UID) == 0 && children == 0:
 			free = append(free, state.JobRef{Key: d.Key, UID: d.UID})
 		case sum != nil && sum.Live > 0 && sum.Open == 0:
 			left = append(left, c.stopEval(d.Key))

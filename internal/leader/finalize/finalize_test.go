@@ -214,3 +214,50 @@ func BenchmarkAudit(b *testing.B) {
 		}
 	}
 }
+
+// A periodic or parameterized job that is deleted in the foreground deletes its
+// children in the same way, and goes after the last of them. Children of an
+// earlier job of its name are not its own.
+func TestChildrenGoFirst(t *testing.T) {
+	store, log := statetest.New(t, &state.BeginTerm{Term: 3}, statetest.AddNode(1, 1000, 1000))
+	parent := func() *berth.Job {
+		return statetest.Job(t, `{"ID": "job0", "Type": "batch", "ParameterizedJob": {}, "TaskGroups": [{"Name": "g"}]}`)
+	}
+	dispatch := func(n int) berth.JobKey {
+		id := berth.JobID(fmt.Sprint("job0/dispatch-", n))
+		log.Must(t, &state.DispatchJob{Key: key(0), Child: id, Eval: seed(n), Now: 4})
+		return berth.JobKey{Namespace: berth.DefaultNamespace, ID: id}
+	}
+	log.Must(t, &state.RegisterJob{Job: parent(), Now: 3})
+	old := dispatch(1)
+	log.Must(t, &state.DeleteJob{Key: key(0), Policy: berth.Background, Intent: berth.IntentUser, Now: 4}, &state.RegisterJob{Job: parent(), Now: 3})
+	runs, ended := dispatch(2), dispatch(3)
+	log.Must(t, schedule.Decide(store.Snapshot(), store.Snapshot().Eval(seed(2).ID), 0, time.Unix(5, 0)).Plan)
+	c := finalize.New([32]byte{})
+	log.Must(t, &state.DeleteJob{Key: key(0), Policy: berth.Foreground, Intent: berth.IntentUser, Now: 5})
+	steps := func() (did []string) {
+		for range 5 {
+			do, _ := c.Step(log.Tip(), time.Unix(9, 0))
+			leader.Stamp(log.Tip().Term, do...)
+			log.Must(t, do...)
+			for _, d := range do {
+				did = append(did, fmt.Sprintf("%T", d))
+			}
+		}
+		return did
+	}
+	if did := steps(); !slices.Equal(did, []string{"*state.DeleteJob", "*state.DeleteJob", "*state.FinalizeDeletions"}) {
+		t.Errorf("it did %v", did)
+	}
+	snap := store.Snapshot()
+	if snap.Job(key(0)) == nil || snap.Job(runs) == nil || snap.Job(ended) != nil || snap.Job(old) == nil || snap.Deletion(old) != nil {
+		t.Errorf("parent %v, running child %v, child that runs nothing %v, child of an earlier job %v", snap.Job(key(0)), snap.Job(runs), snap.Job(ended), snap.Job(old))
+	}
+	log.Must(t, ends(store, 1))
+	if did := steps(); len(did) != 2 {
+		t.Errorf("after the end of the last it did %v", did)
+	}
+	if snap := store.Snapshot(); snap.Job(key(0)) != nil || snap.Job(runs) != nil || snap.Job(old) == nil {
+		t.Error("the parent has not gone after its children, or a child of another job has")
+	}
+}

@@ -6,6 +6,7 @@
 package planner
 
 import (
+	"crypto/rand"
 	"log/slog"
 	"maps"
 	"slices"
@@ -37,9 +38,17 @@ type Planner struct {
 	queued  []*state.Pending // plans that are not committed yet, the oldest first, and some that are
 }
 
-// New returns the planner of a term.
+// New returns the planner of a term, with DefaultTracker.
 func New(term uint64, log state.Log, queue Queue) *Planner {
-	return &Planner{Logger: slog.Default(), term: term, log: log, queue: queue, refused: refusals{}}
+	p := &Planner{Logger: slog.Default(), term: term, log: log, queue: queue}
+	p.Track(DefaultTracker)
+	return p
+}
+
+// Track sets what happens to nodes that refuse placements. It must come before the
+// first plan.
+func (p *Planner) Track(t Tracker) {
+	p.refused = refusals{tracker: t, nodes: map[berth.NodeID]*nodeRefusals{}}
 }
 
 // Tip returns the newest state, including plans that are not yet committed. It
@@ -70,7 +79,7 @@ func (p *Planner) Submit(d *berth.Delivery, plan *state.ApplyPlan) (*state.Pendi
 	return pending, err
 }
 
-// count counts a plan and returns commands that add events to nodes.
+// count counts a plan and returns commands that add events to nodes, or take them out.
 func (p *Planner) count(plan *state.ApplyPlan, pending *state.Pending) (tell []state.Command) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,16 +88,22 @@ func (p *Planner) count(plan *state.ApplyPlan, pending *state.Pending) (tell []s
 	now := time.Now()
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
-		if e := p.refused.note(r, now); e != nil {
-			p.Logger.Warn("a node keeps refusing placements", "node", r.NodeID, "reason", r.Reason)
+		e, disable := p.refused.note(r, now)
+		if e != nil {
+			p.Logger.Warn("a node keeps refusing placements", "node", r.NodeID, "reason", r.Reason, "disabled", disable)
 			tell = append(tell, &state.AddNodeEvents{ID: r.NodeID, Events: []berth.NodeEvent{*e}})
+		}
+		if disable {
+			c := &state.SetNodeEligibility{ID: r.NodeID, Eligibility: berth.NodeIneligible, Now: now.UnixNano()}
+			_, _ = rand.Read(c.Seed[:]) // never fails
+			tell = append(tell, c)
 		}
 	}
 	return tell
 }
 
-// tell stages commands that add events to nodes and does not wait for them. A
-// node that was deleted gets none.
+// tell stages the commands of count and does not wait for them. A node that was
+// deleted gets none.
 func (p *Planner) tell(events []state.Command) error {
 	if len(events) == 0 {
 		return nil
@@ -120,8 +135,8 @@ func (p *Planner) Queued() int {
 func (p *Planner) Stats() (plans uint64, refused map[berth.NodeID]map[berth.RefusalKind]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	refused = make(map[berth.NodeID]map[berth.RefusalKind]int, len(p.refused))
-	for n, c := range p.refused {
+	refused = make(map[berth.NodeID]map[berth.RefusalKind]int, len(p.refused.nodes))
+	for n, c := range p.refused.nodes {
 		refused[n] = maps.Clone(c.kinds)
 	}
 	return p.plans, refused

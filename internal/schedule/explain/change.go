@@ -257,6 +257,9 @@ func (f *finder) floor(dim string) (sum int64) {
 	for _, t := range f.group.Tasks {
 		_, least := dimension(t, dim)
 		sum += least
+		if dim == fit.DimMemory {
+			sum += int64(t.Resources.SecretsMB)
+		}
 	}
 	return sum
 }

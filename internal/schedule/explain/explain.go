@@ -97,6 +97,11 @@ type explainer struct {
 	restart time.Time         // when the first task that waits for it is started again; zero: none waits
 	rollout *berth.Deployment // the deployment of the job's version that is in progress or has failed, nil if there is none
 	stream  *submit.Outlook   // of a stream job
+
+	compared bool               // the algorithms were
+	better   *op.OtherAlgorithm // the one that places more of the job from scratch, nil: none does
+	left     map[string]int     // instances that it leaves without a place, by group
+	freshly  map[string]int     // the same for the algorithm in force
 }
 
 // groups explains each group by what the scheduler would decide now, and then
@@ -165,6 +170,9 @@ func (a *explainer) groups() {
 		}
 		x.Summary = a.groupSummary(&x, placed[g.Name], later[g.Name])
 		x.Summary += orderText(x.WaitsFor) + inputsText(x.Inputs)
+		if x.Missing > 0 {
+			a.hint(&x, g)
+		}
 		if turns > 0 {
 			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version until the update reaches %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
 		}

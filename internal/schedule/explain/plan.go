@@ -20,6 +20,7 @@ type DryRun struct {
 	Changes   map[string]op.GroupChanges    // what happens to allocations, by group
 	Preempted []*berth.Alloc                // allocations of other jobs, in their current state
 	Evals     []*berth.Eval                 // created by the first decision
+	Algorithm string                        // that another algorithm would place more; "": none would
 }
 
 // Plan applies a registration to a copy of the state and schedules the job
@@ -65,6 +66,7 @@ func plan(snap *state.Snapshot, c *state.RegisterJob, now time.Time) (*DryRun, e
 	}
 	d.Failed = p.End.Failed
 	after := tx.Seal()
+	d.Algorithm = algorithmHint(before, j, &decision, sandbox{now: now})
 	d.changes(snap, after, key)
 	for group, c := range decision.Counts {
 		d.Desired[group] = desired(c)

@@ -66,7 +66,7 @@ func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, work: p.work, verdict: make([]verdict, p.snap.Classes())}
 	f.needs = needsOf(group)
-	f.dynamic = len(group.Volumes) > 0 && p.snap.Count(state.HostVolumes) > 0
+	f.dynamic = len(group.Volumes) > 0 && (p.snap.Count(state.HostVolumes) > 0 || wantsCSI(group))
 	f.addConstraints(p.job.Constraints, true)
 	f.addConstraints(group.Constraints, false)
 	for _, t := range group.Tasks {

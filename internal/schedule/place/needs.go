@@ -61,6 +61,9 @@ func (t *needs) lacking(n *berth.Node, index uint32) (out []string) {
 	// In order of name, as a map has none.
 	for _, name := range slices.Sorted(maps.Keys(t.group.Volumes)) {
 		v := t.group.Volumes[name]
+		if v.Type == berth.VolumeCSI {
+			continue // each node is asked: see filter.node
+		}
 		if why := lacksVolume(n, v.SourceFor(index), v.ReadOnly); why != "" {
 			out = append(out, why)
 		}
@@ -95,6 +98,16 @@ func lacksVolume(n *berth.Node, source string, readOnly bool) string {
 		return fmt.Sprintf("host volume %s is read-only", source)
 	}
 	return ""
+}
+
+// wantsCSI reports whether a group has CSI volumes.
+func wantsCSI(g *berth.TaskGroup) bool {
+	for _, v := range g.Volumes {
+		if v.Type == berth.VolumeCSI {
+			return true
+		}
+	}
+	return false
 }
 
 // perAlloc reports whether instances of a group need different nodes because

@@ -126,12 +126,54 @@ func TestALeaderIsLostAfterEachStepOfARecovery(t *testing.T) {
 	w.whole(k, 5, 1)
 }
 
+// The leader is lost after each step of a submission. It starts over three times
+// and is gone on with then: each processing element is launched once, and the
+// time that all of it took is told.
+func TestARecoveryIsResumed(t *testing.T) {
+	w := newWorld(t, 4, ssd)
+	k := w.register(telemetry())
+	for range 10 {
+		w.step()
+		w.schedule()
+	}
+	w.agents()
+	w.term()
+	var took []time.Duration
+	for terms := 0; ; terms++ {
+		if row := w.row(k); row.Phase == berth.PhaseSubmitted {
+			break
+		}
+		if terms == 500 {
+			t.Fatalf("it is not submitted after %d leaders: %+v", terms, w.row(k))
+		}
+		w.now = w.now.Add(time.Second)
+		w.after = func(state.Command) bool { return true }
+		w.step()
+		w.schedule()
+		w.agents()
+		if w.row(k).Phase != berth.PhaseSubmitted {
+			w.term()
+			w.ctrl.OnSubmitted(func(d time.Duration) { took = append(took, d) })
+			w.ctrl.Step(w.tip(), w.now) // it sees the submission in progress
+		}
+	}
+	w.after = nil
+	w.settle()
+	w.whole(k, 5, 1)
+	if row := w.row(k); row.Recovery.Count != 3 {
+		t.Errorf("it was made anew %d times", row.Recovery.Count)
+	}
+	if since := w.now.Sub(time.Unix(0, w.tip().Job(k).SubmitTime)); len(took) != 1 || took[0] != since {
+		t.Errorf("it is told to have taken %v, want %v", took, since)
+	}
+}
+
 // A submission that takes too long begins anew, as often as the job says, and is
 // then given up. Nothing is left of it, and a smaller job begins afresh.
 func TestTimeout(t *testing.T) {
 	w := newWorld(t, 2, ssd)
 	k := w.register(telemetry(`"Timeout": "5m"`, `"Timeout": "5s", "MaxRetries": 2`, `{"Name": "sink"`, `{"Name": "sink", "Resources": {"MemoryMB": 20000}`))
-	for range 3 {
+	for try := range 3 {
 		w.settle()
 		if row := w.row(k); row.Phase != berth.PhaseSubmission {
 			t.Fatalf("phase %s", row.Phase)
@@ -141,8 +183,20 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("it looks again in %v", again.Sub(w.now))
 		}
 		w.now = again
+		w.settle()
+		if try == 2 {
+			break
+		}
+		// The next attempt begins a second later, and the one after it two seconds.
+		if row := w.row(k); row.Recovery.Count != try+1 || row.Plan != nil {
+			t.Fatalf("after timeout %d: %+v", try, row)
+		}
+		_, again = w.ctrl.Step(w.tip(), w.now)
+		if want := time.Second << try; again.Sub(w.now) != want {
+			t.Errorf("attempt %d begins in %v, want %v", try+1, again.Sub(w.now), want)
+		}
+		w.now = again
 	}
-	w.settle()
 	row := w.row(k)
 	if row.Phase != berth.PhaseFailed || row.Recovery.Count != 2 || row.Recovery.LastCause != state.RecoverTimeout || row.LastError == "" {
 		t.Errorf("%+v", row)

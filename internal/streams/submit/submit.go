@@ -11,7 +11,9 @@
 // continue it: the job's objects are deleted in the foreground and the
 // submission starts over when they are gone, unless the job has recovery =
 // "resume". A submission counts as interrupted if its plan precedes the term in
-// the log. The update of a running job is continued.
+// the log. One that started over three times is continued, however often the
+// leader changes then: a wide job would never be submitted otherwise. The update of a running
+// job is continued.
 //
 // The package also removes the objects of jobs that are gone, being deleted,
 // stopped or failed. Package finalize handles the deletion of the job itself,
@@ -47,7 +49,17 @@ type Controller struct {
 	// given holds the nodes that jobs get in the current step. Other jobs must
 	// not get them before the state shows it.
 	given map[berth.NodeID][]claim
+	// held holds when jobs that start over after a timeout may be planned.
+	held map[berth.UID]time.Time
+	// begun holds the jobs whose first submission was seen by this controller.
+	begun map[berth.UID]bool
+	// submitted is told how long the first submission of a job took, from its
+	// registration on; nil tells nobody.
+	submitted func(time.Duration)
 }
+
+// startsOver is how often a submission starts over before it is continued.
+const startsOver = 3
 
 // audit is the interval between looks at all jobs, in case a change was missed.
 const audit = 10 * time.Minute
@@ -55,7 +67,15 @@ const audit = 10 * time.Minute
 // New returns the controller for a term. The seed determines the IDs it
 // creates.
 func New(seed [32]byte) *Controller {
-	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}}
+	return &Controller{rand: rand.NewChaCha8(seed), open: map[berth.UID]time.Time{}, held: map[berth.UID]time.Time{}, begun: map[berth.UID]bool{}}
+}
+
+// OnSubmitted sets who is told, when a job is submitted for the first time, how
+// long that took since it was registered. A job that is not registered or
+// submitted in the controller's term counts as well, if it was seen in between.
+func (c *Controller) OnSubmitted(f func(time.Duration)) *Controller {
+	c.submitted = f
+	return c
 }
 
 // Watched returns the keys whose changes can give the controller something to
@@ -71,6 +91,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	c.given = map[berth.NodeID][]claim{}
 	for _, row := range c.due(snap, now) {
 		l := &jobStep{Controller: c, snap: snap, row: row, now: now}
+		c.follow(snap, row, now)
 		l.decide()
 		switch {
 		case len(l.do) > 0:
@@ -101,6 +122,7 @@ func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob
 	// After a new term or a restore, and now and then, all jobs are looked at.
 	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
 		since, c.audited = 0, now
+		c.forget(snap)
 	}
 	c.index = snap.Index
 	list := snap.StreamJobsSince(since)
@@ -157,7 +179,7 @@ func (l *jobStep) interrupted() bool {
 	}
 	p := l.snap.PlannedJob(l.row).Stream.Submission
 	if l.row.Generation == 0 {
-		return p.Recovery != berth.InterruptResume
+		return p.Recovery != berth.InterruptResume && l.row.Recovery.Count < startsOver
 	}
 	return p.InterruptedUpdate == berth.InterruptRecreate
 }
@@ -205,6 +227,10 @@ func (l *jobStep) wake(at time.Time) {
 // submit does the next step of a submission.
 func (l *jobStep) submit() {
 	if l.row.Plan == nil {
+		if at := l.holdBack(); l.now.Before(at) {
+			l.wake(at)
+			return
+		}
 		l.plan()
 		return
 	}
