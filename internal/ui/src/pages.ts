@@ -28,6 +28,7 @@ export const pages: PageEntry[] = [
   { path: '/topology', name: 'Topology', icon: 'topology', key: 't', group: 'Cluster', need: 'node:read', load: () => import('./pages/topology') },
   { path: '/servers', name: 'Servers', icon: 'servers', group: 'Cluster', need: 'operator:read', load: () => import('./pages/servers') },
   { path: '/access', name: 'Access', icon: 'access', key: 'a', group: 'Cluster', load: () => import('./pages/access') },
+  { path: '/audit', name: 'Audit', icon: 'audit', group: 'Cluster', need: 'management', load: () => import('./pages/audit') },
   { path: '/settings', name: 'Settings', icon: 'settings', group: 'Cluster', load: () => import('./pages/settings') },
   { path: '/job', load: () => import('./pages/job') },
   { path: '/alloc', load: () => import('./pages/alloc') },

@@ -11,6 +11,7 @@ import { Children, Dispatch } from './job_children'
 import { Definition } from './job_definition'
 import { JobLogs } from './job_logs'
 import { StatusPanel } from './job_status'
+import { Ownership } from './job_tree'
 import { Timeline } from './job_timeline'
 import { Versions } from './job_versions'
 import { Why } from './job_why'
@@ -36,7 +37,7 @@ export default function JobPage({ place }: PageProps) {
   const at = (name: string) => to.job(ns, id, name === 'status' ? '' : name)
   const tabs = [
     { id: 'status', name: 'Status' }, { id: 'why', name: 'Why' }, { id: 'timeline', name: 'Timeline' }, ...(parent ? [{ id: 'children', name: 'Children' }] : []),
-    { id: 'allocations', name: 'Allocations' }, ...(parent ? [] : [{ id: 'logs', name: 'Logs' }]), { id: 'versions', name: 'Versions' }, { id: 'evaluations', name: 'Evaluations' }, { id: 'services', name: 'Services' }, { id: 'definition', name: 'Definition' },
+    { id: 'allocations', name: 'Allocations' }, ...(parent ? [] : [{ id: 'logs', name: 'Logs' }]), { id: 'versions', name: 'Versions' }, { id: 'evaluations', name: 'Evaluations' }, { id: 'services', name: 'Services' }, { id: 'objects', name: 'Objects' }, { id: 'definition', name: 'Definition' },
   ].map((x) => ({ ...x, to: at(x.id) }))
   const crumbs: [string, string][] = [['Jobs', '/jobs']]
   if (j.ParentID) crumbs.push([j.ParentID, to.job(ns, j.ParentID)])
@@ -53,6 +54,7 @@ export default function JobPage({ place }: PageProps) {
     {tab === 'versions' && <Versions v={view} />}
     {tab === 'evaluations' && <Evaluations v={view} />}
     {tab === 'services' && <JobServices v={view} />}
+    {tab === 'objects' && <Ownership v={view} />}
     {tab === 'definition' && <Definition v={view} />}
   </Page>
 }
@@ -66,7 +68,7 @@ function answer(summary: string | undefined, j: Job) {
 }
 
 function commandOf(tab: string, ns: string, id: string) {
-  const what: Record<string, string> = { why: 'job explain', timeline: 'job trace', allocations: 'job allocs', versions: 'job history -p', definition: 'job inspect', logs: 'alloc logs -job', evaluations: 'job status -evals' }
+  const what: Record<string, string> = { why: 'job explain', timeline: 'job trace', allocations: 'job allocs', versions: 'job history -p', definition: 'job inspect', objects: 'job tree', logs: 'alloc logs -job', evaluations: 'job status -evals' }
   return `berth ${what[tab] ?? 'job status'}${ns === 'default' ? '' : ' -namespace ' + ns} ${id}`
 }
 

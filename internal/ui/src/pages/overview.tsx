@@ -1,4 +1,5 @@
 // The overview: what needs a person first, then how much room there is.
+import { useEffect } from 'preact/hooks'
 import { session } from '../api'
 import { useQuery } from '../live'
 import { href, to } from '../router'
@@ -9,6 +10,7 @@ interface Ask { CPU: number; MemoryMB: number; DiskMB: number }
 interface Overview {
   Jobs: { Total: number; Running: number; Pending: number; Dead: number; Stopped: number; Waiting: number }
   Allocs: Record<string, number>; Evals: { Pending: number; Blocked: number }
+  Rates: { Placed: number; Started: number; Failed: number; Evaluated: number }
   Nodes: null | { Total: number; Ready: number; Down: number; Disconnected: number; Initializing: number; Draining: number; Ineligible: number }
   Pools: { Name: string; Nodes: number; Ready: number; Capacity: Ask; Used: Ask }[] | null
   Attention: Attention[]; More: number
@@ -36,6 +38,12 @@ export default function OverviewPage() {
   const leader = useQuery<string>('/v1/status/leader', {}, ['Node'])
   const peers = useQuery<string[]>('/v1/status/peers', {}, [])
   const o = q.data
+  // What happened gets older without an event, until it is not of the last minute.
+  const moves = o && Object.values(o.Rates).some((n) => n > 0)
+  useEffect(() => {
+    const t = moves ? setTimeout(q.refresh, 10_000) : undefined
+    return () => clearTimeout(t)
+  }, [o])
   if (!o) return <Page title="Overview">{q.error ? <ErrorBox error={q.error} retry={q.refresh} /> : <Loading what="the overview" />}</Page>
   return <Page title="Overview" answer={sentence(o)} command="berth status">
     <ErrorBox error={q.error} />
@@ -68,6 +76,9 @@ export default function OverviewPage() {
         <Facts of={[['servers', peers.data?.length ?? '–'], ['leader', <span class="mono" style={{ fontSize: '15px' }}>{leader.data || (leader.error ? 'none' : '…')}</span>], ['open evaluations', o.Evals.Pending], ['blocked', o.Evals.Blocked]]} />
       </Panel>
     </div>
+    <Panel title="In the last minute">
+      <Facts of={[['placed', o.Rates.Placed.toLocaleString('en')], ['started', o.Rates.Started.toLocaleString('en')], ['failed', o.Rates.Failed.toLocaleString('en')], ['evaluations', o.Rates.Evaluated.toLocaleString('en')], ['placed a second', (o.Rates.Placed / 60).toFixed(o.Rates.Placed < 600 ? 1 : 0)]]} />
+    </Panel>
     {o.Pools && o.Pools.length > 0 && <Panel title="Capacity of ready nodes" flush>
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Capacity"><table>
         <thead><tr><th scope="col">Node pool</th><th scope="col" class="num">Nodes</th><th scope="col">CPU</th><th scope="col">Memory</th><th scope="col" class="p2">Disk</th></tr></thead>

@@ -6,6 +6,7 @@ import { go, to, useParam } from '../router'
 import { color, onTheme } from '../theme'
 import { Empty, ErrorBox, Loading, Page, mhz, mib, plural } from '../ui'
 import { Choice } from './jobs'
+import { WhatIfPanel } from './what_if'
 
 interface Topology {
   Pools: string[] | null; Datacenters: string[] | null; Racks: string[] | null; ID: string[] | null; Name: string[]; Pool: number[]; Datacenter: number[]; Rack: number[]; State: string[]
@@ -121,5 +122,6 @@ export default function TopologyPage() {
       <div style={{ height: (plan ? Math.min(plan.height, 30000) : 200) + 'px' }}><canvas ref={canvas} role="img" aria-label={`${n} nodes by ${by}, filled by ${name}`} style={{ width: '100%', height: '100%', cursor: hover ? 'pointer' : 'default' }} onPointerMove={(e) => { const c = at(e); if (c !== hover) setHover(c) }} onPointerLeave={() => setHover(null)} onClick={(e) => { const c = at(e); if (c) go(to.node(t.ID![c.i])) }} /></div>
       {hover && plan && <div class="tip" style={{ left: Math.min(hover.x, width - 250) + 'px', top: hover.y + plan.size + 22 + 'px' }}><b>{t.Name[hover.i]}</b> <span class="dim">{t.State[hover.i]}</span><div>{t.Datacenters![t.Datacenter[hover.i]]} · {t.Pools![t.Pool[hover.i]]}{t.Racks![t.Rack[hover.i]] && ' · rack ' + t.Racks![t.Rack[hover.i]]}</div><div>free: {mhz(t.CPU[hover.i] - t.CPUUsed[hover.i])}, {mib(t.Memory[hover.i] - t.MemoryUsed[hover.i])}, {mib(t.Disk[hover.i] - t.DiskUsed[hover.i])} disk</div><div>{plural(t.Allocs[hover.i], 'allocation')}{job && `, ${t.OfJob?.[hover.i] ?? 0} of ${job}`}</div></div>}
     </div><div class="legend"><span><i style={{ background: 'var(--fill)' }} />given away</span><span><i style={{ background: 'var(--warn)' }} />nine tenths or more</span><span><i style={{ background: 'var(--fill2)' }} />free</span><span><i style={{ border: '2px solid var(--warn)' }} />draining or ineligible</span><span>crossed out: down or disconnected</span></div></section>}
+    {t && n > 0 && <WhatIfPanel racks={(t.Racks ?? []).filter(Boolean)} datacenters={t.Datacenters ?? []} pools={t.Pools ?? []} names={t.Name} />}
   </Page>
 }
