@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -59,13 +60,13 @@ func send(ctx context.Context, c *Client, info *op.Info, in any) (*http.Response
 }
 
 // request builds the HTTP request of an operation. Fields named in the path go
-// there, those with a query tag go into the query, and the rest of a write goes
-// into the body.
+// there, those with a query or header tag go into the query or the header, and
+// the rest of a write goes into the body.
 func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Request, error) {
 	if info.Path == "" {
 		return nil, berth.Errorf(berth.Invalid, "%s is not served over HTTP", info.Name)
 	}
-	b := builder{path: info.Path, query: url.Values{}, body: map[string]any{}, region: c.config.Region, namespace: c.config.Namespace, token: c.config.Token}
+	b := builder{path: info.Path, query: url.Values{}, header: http.Header{}, body: map[string]any{}, region: c.config.Region, namespace: c.config.Namespace, token: c.config.Token}
 	if err := b.fill(reflect.ValueOf(in).Elem()); err != nil {
 		return nil, fmt.Errorf("%s: %w", info.Name, err)
 	}
@@ -90,6 +91,7 @@ func (c *Client) request(ctx context.Context, info *op.Info, in any) (*http.Requ
 	if err != nil {
 		return nil, berth.Errorf(berth.Invalid, "%s: %w", info.Name, err)
 	}
+	maps.Copy(r.Header, b.header)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -107,6 +109,7 @@ type builder struct {
 	path                     string
 	query                    url.Values
 	body                     map[string]any
+	header                   http.Header
 	region, namespace, token string
 }
 
@@ -125,7 +128,11 @@ func (b *builder) fill(v reflect.Value) error {
 	}
 	for f, x := range v.Fields() {
 		segment := "{" + f.Name + "}"
-		switch tag := f.Tag.Get("query"); {
+		switch tag, header := f.Tag.Get("query"), f.Tag.Get("header"); {
+		case header != "":
+			if !x.IsZero() {
+				b.header.Set(header, x.String())
+			}
 		case f.Anonymous:
 			if err := b.fill(x); err != nil {
 				return err

@@ -41,15 +41,18 @@ func aclBootstrapCommand() *command {
 
 // showToken shows a token. The secret is shown only when it was created.
 func showToken(_ *call, p *page, t op.ACLToken) {
-	expires := "never"
+	expires, created := "never", none // no time: the token of those who have none
 	if t.ExpirationTime != nil {
 		expires = t.ExpirationTime.Format(time.RFC3339)
+	}
+	if !t.CreateTime.IsZero() {
+		created = t.CreateTime.Format(time.RFC3339)
 	}
 	kv := []string{"Accessor ID", t.AccessorID}
 	if t.SecretID != "" {
 		kv = append(kv, "Secret ID", t.SecretID)
 	}
-	kv = append(kv, "Name", or(t.Name, none), "Type", t.Type, "Global", strconv.FormatBool(t.Global), "Create Time", t.CreateTime.Format(time.RFC3339),
+	kv = append(kv, "Name", or(t.Name, none), "Type", t.Type, "Global", strconv.FormatBool(t.Global), "Create Time", created,
 		"Expiry Time", expires, "Create Index", strconv.FormatUint(t.CreateIndex, 10), "Modify Index", strconv.FormatUint(t.ModifyIndex, 10))
 	var roles []string
 	for _, r := range t.Roles {
@@ -182,7 +185,7 @@ func aclTokenListCommand() *command {
 				return showList(ctx, c, l, op.ListACLTokens, &in, &in.Query, "No tokens", func(p *page, list []op.ACLToken) {
 					rows := [][]string{{"Name", "Type", "Global", "Accessor ID", "Expires"}}
 					for _, t := range list {
-						expires := none
+						expires := "never"
 						if t.ExpirationTime != nil {
 							expires = t.ExpirationTime.Format(time.RFC3339)
 						}

@@ -32,6 +32,7 @@ var agentFlags = []agentFlag{
 	{"log-json", "log_json", "bool", "Write the log as JSON, one object per line."},
 	{"log-include-location", "log_include_location", "bool", "Write the place in the program with each line of the log."},
 	{"acl-enabled", "acl.enabled", "bool", "Enable access control."},
+	{"acl-replication-token", "acl.replication_token", "string", "The `token` with which this region copies from the authoritative region. Other users of this machine can see it in the process list."},
 	{"raft-protocol", "server.raft_protocol", "int", "The `version` of the Raft protocol. The only one is 3."},
 	{"bootstrap-expect", "server.bootstrap_expect", "int", "The `number` of servers that bootstrap a new cluster together. 0 means that this server only joins existing ones."},
 	{"encrypt", "server.encrypt", "string", "The `key` that encrypts gossip between servers, as made by \"operator gossip keyring generate\". Other users of this machine can see it in the process list."},
@@ -45,6 +46,7 @@ var agentFlags = []agentFlag{
 	{"alloc-dir", "client.alloc_dir", "string", "The `directory` for allocation directories."},
 	{"host-volumes-dir", "client.host_volumes_dir", "string", "The `directory` for dynamic host volumes."},
 	{"host-volume-plugin-dir", "client.host_volume_plugin_dir", "string", "The `directory` with the plugins that make dynamic host volumes."},
+	{"plugin-dir", "plugin_dir", "string", "The `directory` with the programs of external task drivers and device plugins."},
 	{"alloc-mounts-dir", "client.alloc_mounts_dir", "string", "Accepted and without effect: no driver needs a second `directory` for allocations."},
 	{"node-class", "client.node_class", "string", "The `class` of the node, for use in constraints."},
 	{"node-pool", "client.node_pool", "string", "The node `pool` of the node."},
@@ -58,11 +60,10 @@ var agentFlags = []agentFlag{
 // agentUnsupported are the other flags of Nomad's agent. Those in the second
 // list take no value.
 var (
-	agentUnsupported = strings.Fields(`acl-replication-token
-		consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
+	agentUnsupported = strings.Fields(`consul-address consul-auth consul-ca-file consul-cert-file consul-client-failures-before-critical consul-client-failures-before-warning
 		consul-client-http-check-name consul-client-service-name consul-key-file consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name consul-server-serf-check-name
-		consul-server-service-name consul-token eventlog-level plugin-dir
+		consul-server-service-name consul-token eventlog-level
 		vault-address vault-ca-file vault-ca-path vault-cert-file
 		vault-create-from-role vault-key-file vault-namespace vault-tls-server-name`)
 	agentUnsupportedBool = strings.Fields(`consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join

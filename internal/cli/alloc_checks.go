@@ -53,11 +53,7 @@ func checkPage(c *call, found map[string]op.CheckStatus) *page {
 		p.linef("No checks found")
 		return p
 	}
-	what := "Checks"
-	if len(found) == 1 {
-		what = "Check"
-	}
-	p.heading(fmt.Sprintf("Status of %d Service %s", len(found), what))
+	p.heading(fmt.Sprintf("Status of %d Nomad Service Checks", len(found)))
 	list := slices.SortedFunc(maps.Values(found), func(a, b op.CheckStatus) int {
 		return strings.Compare(a.Service+"\x00"+a.Check+"\x00"+a.ID, b.Service+"\x00"+b.Check+"\x00"+b.ID)
 	})
@@ -65,12 +61,12 @@ func checkPage(c *call, found map[string]op.CheckStatus) *page {
 		p.gap()
 		pairs := []string{
 			"ID", s.ID, "Name", s.Check, "Group", s.Group, "Task", or(s.Task, "(group)"), "Service", s.Service,
-			"Status", s.Status, "Mode", s.Mode,
+			"Status", s.Status,
 		}
 		if s.StatusCode > 0 {
-			pairs = append(pairs, "Status Code", strconv.Itoa(s.StatusCode))
+			pairs = append(pairs, "StatusCode", strconv.Itoa(s.StatusCode))
 		}
-		p.pairs(append(pairs, "Timestamp", stamp(time.Unix(s.Timestamp, 0)), "Output", or(s.Output, none))...)
+		p.pairs(append(pairs, "Mode", s.Mode, "Timestamp", stamp(time.Unix(s.Timestamp, 0)), "Output", or(s.Output, none))...)
 	}
 	return p
 }

@@ -26,7 +26,7 @@ func allocLogsCommand() *command {
 			With -job and -f, the command follows all running allocations of the job and those that are placed meanwhile, until the job has
 			ended. Each line begins with its allocation and task.
 
-			Prints standard output, or standard error with -stderr. With -f and neither flag, follows both until the task has ended. The
+			Prints standard output, or standard error with -stderr, and says so if only standard error has any text. With -f and neither flag, follows both until the task has ended. The
 			output is printed unchanged, so terminal control sequences in it take effect.`,
 		setup: func(f *flags) action {
 			l := allocLogs{
@@ -78,13 +78,34 @@ func (l allocLogs) run(ctx context.Context, c *call) error {
 		fmt.Fprintf(c.Err, "Allocation %s, task %q\n", a.ID, clean(task))
 	}
 	out := &shared{out: c.Out, err: c.Err}
+	caller := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	// A request reads one of the outputs.
 	for _, s := range l.streams() {
 		t := &tailing{call: c, out: out, verbose: *l.verbose, read: logsOf(c, &a, task, s)}
 		g.Go(func() error { return t.print(ctx, l.part()) })
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if !out.wrote && !*l.stdout && !*l.stderr {
+		return hintAtStderr(caller, c, &a, task)
+	}
+	return nil
+}
+
+// hintAtStderr tells of a task that wrote to standard error alone where its output is.
+func hintAtStderr(ctx context.Context, c *call, a *op.Alloc, task string) error {
+	for frame, err := range logsOf(c, a, task, "stderr")(ctx, section{origin: "start"}) {
+		if err != nil {
+			return err
+		}
+		if len(frame.Data) > 0 {
+			fmt.Fprintln(c.Err, "Task wrote nothing to standard output. -stderr shows what it wrote to standard error.")
+			return nil
+		}
+	}
+	return nil
 }
 
 // streams are the outputs to show. Following without a choice shows both, as a

@@ -225,11 +225,11 @@ func lifecycleOf(a *op.Alloc, name string) string {
 
 // stateOf returns the state of a task, never nil: a task that its agent has not
 // reported yet is pending.
-func stateOf(a *op.Alloc, task string) *berth.TaskState {
+func stateOf(a *op.Alloc, task string) *op.TaskState {
 	if s := a.TaskStates[task]; s != nil {
 		return s
 	}
-	return &berth.TaskState{State: berth.TaskPending}
+	return &op.TaskState{State: berth.TaskPending}
 }
 
 // tasksShort adds one row for each task, with its latest event.

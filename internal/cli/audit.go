@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"strconv"
 
+	"berth"
 	"berth/internal/audit"
 )
 
@@ -21,7 +24,14 @@ func auditVerifyCommand() *command {
 				if err := d.check(c); err != nil {
 					return err
 				}
-				chain, err := audit.Verify(c.args...)
+				files := make([]string, len(c.args))
+				for i, name := range c.args {
+					files[i] = c.path(name)
+				}
+				chain, err := audit.Verify(files...)
+				if e, ok := errors.AsType[*fs.PathError](err); ok {
+					return berth.Errorf(berth.Invalid, "cannot read the audit log: %w", e)
+				}
 				if err != nil {
 					return err
 				}

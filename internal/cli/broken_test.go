@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +28,35 @@ func inJob(text string) string {
 	return "job \"a\" {\n" + text + "\n  group \"g\" {\n    task \"t\" {\n      driver = \"raw_exec\"\n      config {\n        command = \"/bin/true\"\n      }\n    }\n  }\n}\n"
 }
 
+var updateBroken = flag.Bool("update-broken", false, "write what is said of broken inputs again")
+
+// said compares what is said of each of some broken inputs with a file, which a
+// person has read.
+func said(t *testing.T, file string, sentences map[string]string) {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sentences)) {
+		fmt.Fprintf(&b, "# %s\n%s\n", name, sentences[name])
+	}
+	file = filepath.Join("testdata", "broken", file)
+	if *updateBroken {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s has:\n%s\ngot:\n%s", file, want, b.String())
+	}
+}
+
 // Broken job files: each is refused with its line, and with words that say what
 // is wrong with which value.
 func TestBrokenJobFiles(t *testing.T) {
-	dir := t.TempDir()
+	dir, got := t.TempDir(), map[string]string{}
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":              {"", "job"},
 		"no job":             {"group \"g\" {}\n", "group"},
@@ -38,7 +67,7 @@ func TestBrokenJobFiles(t *testing.T) {
 		"stray brace":        {"job \"a\" {\n}\n}\n", "x.hcl:3"},
 		"no value":           {inJob("  priority ="), "x.hcl:2"},
 		"type of priority":   {inJob("  priority = \"high\""), "\"high\""},
-		"large priority":     {inJob("  priority = 1000"), "1000"},
+		"large priority":     {inJob("  priority = 40000"), "40000"},
 		"unknown type":       {inJob("  type = \"servise\""), "\"servise\""},
 		"unknown key":        {inJob("  datacentres = [\"dc1\"]"), "datacenters"},
 		"unknown block":      {inJob("  grupo \"x\" {\n  }"), "grupo"},
@@ -70,15 +99,15 @@ func TestBrokenJobFiles(t *testing.T) {
 		"json syntax":        {"{\"Job\": ", "x.hcl"},
 		"not text":           {"job \"\xff\" {}\n", "0xff"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			refused(t, dir, "x.hcl", c.text, c.want, "job", "run", "-output", "x.hcl")
-		})
+		got[name] = refused(t, dir, "x.hcl", c.text, c.want, "job", "run", "-output", "x.hcl")
 	}
+	said(t, "jobs.txt", got)
 }
 
 // refused writes a file and runs a command line that must fail with exit code 1
-// and a message that has want, without a panic and without output.
-func refused(t *testing.T, dir, file, text, want string, args ...string) {
+// and a message that has want, without a panic and without output. It returns the
+// message, in which $DIR is the directory.
+func refused(t *testing.T, dir, file, text, want string, args ...string) string {
 	t.Helper()
 	if file != "" {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
@@ -91,11 +120,12 @@ func refused(t *testing.T, dir, file, text, want string, args ...string) {
 	if code != 1 || !strings.HasPrefix(errs.String(), "Error: ") || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "panic") || out.Len() > 0 {
 		t.Errorf("%v: exit code %d, want %q in\n%s%s", args, code, want, errs.String(), out.String())
 	}
+	return strings.ReplaceAll(errs.String(), dir, "$DIR")
 }
 
 // Broken configurations: each names its file, line and value.
 func TestBrokenConfigurations(t *testing.T) {
-	dir := t.TempDir()
+	dir, got := t.TempDir(), map[string]string{}
 	const server = "data_dir = \"/tmp/x\"\nserver {\n  enabled = true\n}\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"typo":             {server + "regoin = \"eu\"\n", "region"},
@@ -111,18 +141,19 @@ func TestBrokenConfigurations(t *testing.T) {
 		"duration":         {server + "server {\n  heartbeat_grace = \"soon\"\n}\n", "soon"},
 		"vault":            {server + "vault {\n  enabled = true\n}\n", "vault"},
 		"consul":           {server + "consul {\n  address = \"x:1\"\n}\n", "consul"},
+		"merged port":      {server + "ports {\n  http = \"http\"\n}\n", "http"},
+		"unknown block":    {server + "servr {\n  enabled = true\n}\n", "did you mean server?"},
 		"tls without cert": {server + "tls {\n  http = true\n}\n", "tls"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			refused(t, dir, "c.hcl", c.text, c.want, "config", "validate", "c.hcl")
-		})
+		got[name] = refused(t, dir, "c.hcl", c.text, c.want, "config", "validate", "c.hcl")
 	}
+	said(t, "configurations.txt", got)
 }
 
 // Broken command lines: each names the flag or argument, its value and what is
 // allowed.
 func TestBrokenFlags(t *testing.T) {
-	dir := t.TempDir()
+	dir, got := t.TempDir(), map[string]string{}
 	for line, want := range map[string]string{
 		"job run":                               "missing argument",
 		"job run a b":                           "unexpected argument \"b\"",
@@ -149,6 +180,7 @@ func TestBrokenFlags(t *testing.T) {
 		"license get":                           "Berth has no licenses",
 		"job status -tls-skip-verify=perhaps x": "must be true or false, got \"perhaps\"",
 	} {
-		t.Run(line, func(t *testing.T) { refused(t, dir, "", "", want, strings.Fields(line)...) })
+		got[line] = refused(t, dir, "", "", want, strings.Fields(line)...)
 	}
+	said(t, "flags.txt", got)
 }

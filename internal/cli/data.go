@@ -106,6 +106,9 @@ func templateFault(err error) string {
 	if m := noField.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Sprintf("unknown field %q; -json shows the available fields", m[1])
 	}
+	if place, ok := strings.CutPrefix(err.Error(), "template: -t:"); ok {
+		return "line " + place
+	}
 	return strings.TrimPrefix(err.Error(), "template: ")
 }
 

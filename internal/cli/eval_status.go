@@ -197,7 +197,13 @@ func steps(e *op.Eval) (out []step) {
 	if e.TriggeredBy == berth.TriggerQueuedAllocs || e.TriggeredBy == berth.TriggerMaxPlanAttempts {
 		first = "blocked" // it was created blocked
 	}
-	stations := []station{{first, e.CreateTime}, {"queued", t.Enqueued}, {"scheduling", t.Dequeued}, {"again", t.Planned}, {"applying", t.Applied}, {"", end}}
+	// When an evaluation was delivered before is not known, only how often: the
+	// time until its last delivery is that of waiting and of tries.
+	waits := "queued"
+	if t.Deliveries > 1 {
+		waits = "queued, tried"
+	}
+	stations := []station{{first, e.CreateTime}, {waits, t.Enqueued}, {"scheduling", t.Dequeued}, {"again", t.Planned}, {"applying", t.Applied}, {"", end}}
 	if e.Status == berth.EvalBlocked && e.QuasiStatus == "" { // what follows is from its previous run
 		stations = stations[:1]
 		stations[0].name = "blocked"

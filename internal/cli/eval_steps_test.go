@@ -41,7 +41,7 @@ func TestAFailedEvaluationIsNotAcknowledged(t *testing.T) {
 	for _, s := range steps(e) {
 		names = append(names, s.name)
 	}
-	if want := []string{"created", "queued", "scheduling", "failed"}; !slices.Equal(names, want) {
+	if want := []string{"created", "queued, tried", "scheduling", "failed"}; !slices.Equal(names, want) {
 		t.Errorf("the steps are %q, not %q", names, want)
 	}
 }

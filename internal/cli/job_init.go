@@ -74,8 +74,8 @@ func (i jobInit) run(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNew(c.path(name), string(text)); err != nil {
-		return berth.Errorf(berth.Conflict, "write %s: %w", name, err)
+	if err := c.writeNew(name, string(text)); err != nil {
+		return err
 	}
 	p := c.page()
 	p.linef("Example job file written to %s", name)

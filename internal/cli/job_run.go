@@ -18,7 +18,8 @@ func jobRunCommand() *command {
 		example: "job run -var image=web:1.4 web.nomad.hcl",
 		help: `Reads a job file, or standard input with "-", registers the job, and monitors its evaluation: the allocations that are placed and
 			their nodes. For a service, it waits until all of them run; for a batch job, until all have started. If a group cannot be placed,
-			it reports what the nodes lack.
+			it reports what the nodes lack. On a terminal, the groups and their allocations are shown live below, those first that need a
+			look, and the last output of tasks that fail is printed.
 
 			The exit code is 0 on success, 2 if something could not be placed, and 1 on any other error. What could not be placed waits in a
 			blocked evaluation, whose ID is printed, and is placed as soon as there is capacity.

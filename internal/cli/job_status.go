@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -145,7 +146,24 @@ func (s jobStatus) list(ctx context.Context, c *call) error {
 	} else {
 		p.table(c.jobRows(list))
 	}
-	return c.show(p)
+	if err := c.show(p); err != nil || len(list) > 0 {
+		return err
+	}
+	return c.noSpace(ctx)
+}
+
+// noSpace says that the namespace of the command does not exist, if so: nothing
+// is listed for a typo in its name either.
+func (c *call) noSpace(ctx context.Context) error {
+	space := c.config.space()
+	if space == berth.DefaultNamespace || space == berth.AllNamespaces {
+		return nil
+	}
+	_, _, err := client.Call(ctx, c.client, op.ReadNamespace, op.NamespaceRef{Name: space})
+	if berth.KindOf(err) == berth.NotFound {
+		fmt.Fprintf(c.Err, "There is no namespace %q; see \"%s namespace list\"\n", space, c.Name)
+	}
+	return nil
 }
 
 // jobRows is a table of jobs, with namespaces if they can differ.

@@ -171,8 +171,11 @@ func (c *call) untilGone(ctx context.Context, j *op.Job, o monitorOptions) error
 // held is the noun for what blocks the deletion of a job. For a stream job that
 // is more than allocations.
 func held(j *op.Job) string {
-	if j.Type == berth.TypeStream {
+	switch {
+	case j.Type == berth.TypeStream:
 		return "object"
+	case j.Periodic != nil || j.ParameterizedJob != nil:
+		return "child job"
 	}
 	return "allocation"
 }

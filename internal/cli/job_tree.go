@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,11 +18,11 @@ func jobTreeCommand() *command {
 	return &command{
 		name: "job tree", args: "<job>", synopsis: "Show what a job owns and what blocks its deletion", min: 1, max: 1,
 		example: "job tree web",
-		help: `Shows a job, given by ID or prefix, with its running allocations and the UIDs of all. For a stream job, it shows all its objects,
+		help: `Shows a job, given by ID or prefix, with its newest deployments, its running allocations and the UIDs of all. For a stream job, it shows all its objects,
 			and the allocations below their processing elements. A UID identifies one object forever, while IDs and names can be reused.
 
 			Five or more objects that differ only in their numbers are one line, with their count; at most 1,000 lines are shown. -all shows
-			everything. The jobs that a periodic or parameterized job launched are shown below it. They do not hold its deletion.
+			everything. The jobs that a periodic or parameterized job launched are shown below it. A deletion in the foreground deletes them, too, and waits for them.
 
 			For a job that is being deleted, it shows which allocations must end first. Allocations of an earlier job with the same ID stand
 			below: those about to be stopped, and orphans, which keep running. They are shown for a deleted job too, if its full ID is given.`,
@@ -42,7 +43,13 @@ type jobTree struct {
 	owned  map[string][]*op.Resource // by the UID of their owner, in the order of the list
 	shapes map[string]string         // by UID
 	lines  int
+	// deployments are those of the job, the newest first.
+	deployments []*berth.Deployment
 }
+
+// mostTreeDeployments is how many deployments of a job are shown unless all are
+// asked for.
+const mostTreeDeployments = 5
 
 // index prepares the tree of a list, so that each object is looked at once.
 func (t *jobTree) index(list []op.Resource) {
@@ -79,6 +86,13 @@ func (t *jobTree) run(ctx context.Context, c *call) error {
 	case t.data.wanted():
 		return t.data.write(c, list)
 	}
+	if missing == nil {
+		t.deployments, _, err = client.Call(ctx, c.client, op.JobDeployments, op.JobDeploymentsQuery{JobID: id, Query: op.Query{Namespace: space}})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(t.deployments, func(a, b *berth.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	}
 	p := c.page()
 	t.index(list)
 	for i := range list {
@@ -102,7 +116,29 @@ func (t *jobTree) job(p *page, j *op.Resource) {
 		status = fmt.Sprintf("generation %d, %s", j.Generation, status)
 	}
 	p.linef("Job %s  %s  %s", j.Name, j.UID, status)
+	t.rollouts(p, j)
 	t.below(p, j, "", j.Deletion != nil, false)
+}
+
+// rollouts shows the deployments of a job, the newest first. They hold nothing.
+func (t *jobTree) rollouts(p *page, j *op.Resource) {
+	own := slices.DeleteFunc(slices.Clone(t.deployments), func(d *berth.Deployment) bool {
+		return string(d.JobID) != j.Name || d.JobCreateIndex != j.CreateIndex
+	})
+	shown := own
+	if len(own) > mostTreeDeployments && !*t.all {
+		shown = own[:mostTreeDeployments]
+	}
+	for i, d := range shown {
+		branch := "├─"
+		if i == len(own)-1 && len(t.owned[j.UID]) == 0 {
+			branch = "└─"
+		}
+		p.linef("%s Deployment %s  version %d, %s", branch, short(d.ID.String(), *t.verbose), d.JobVersion, d.Status)
+	}
+	if more := len(own) - len(shown); more > 0 {
+		p.linef("├─ and %s", plural(more, "older deployment"))
+	}
 }
 
 // below shows what an object owns, recursively. Objects that differ in nothing

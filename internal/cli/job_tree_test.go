@@ -84,3 +84,36 @@ func BenchmarkTree(b *testing.B) {
 		})
 	}
 }
+
+// The deployments of a job stand above its allocations, the newest first; those of
+// an earlier job of that name are not among them.
+func TestATreeHasDeployments(t *testing.T) {
+	list := []op.Resource{
+		{Kind: berth.KindJob, Name: "web", UID: "j-7", CreateIndex: 7, Status: "running"},
+		{Kind: berth.KindAlloc, ID: "abcdef01-1111", Name: "web.g[0]", UID: "a-8", Status: "running", OwnerRefs: []berth.OwnerRef{{UID: "j-7", Block: true}}},
+	}
+	verbose, all := false, false
+	tree := &jobTree{verbose: &verbose, all: &all}
+	for v := range uint64(7) {
+		d := &berth.Deployment{JobID: "web", JobVersion: 6 - v, JobCreateIndex: 7, Status: "successful"}
+		d.ID[0] = byte(6 - v)
+		tree.deployments = append(tree.deployments, d)
+	}
+	tree.deployments[0].Status = "running"
+	tree.deployments = append(tree.deployments, &berth.Deployment{JobID: "web", JobVersion: 99, JobCreateIndex: 3, Status: "failed"})
+	p := new(page)
+	tree.index(list)
+	tree.job(p, &list[0])
+	want := `Job web  j-7  running
+├─ Deployment 06000000  version 6, running
+├─ Deployment 05000000  version 5, successful
+├─ Deployment 04000000  version 4, successful
+├─ Deployment 03000000  version 3, successful
+├─ Deployment 02000000  version 2, successful
+├─ and 2 older deployments
+└─ Allocation abcdef01  a-8  web.g[0]  version 0, running
+`
+	if got := p.text.String(); got != want {
+		t.Errorf("it is\n%s\nnot\n%s", got, want)
+	}
+}

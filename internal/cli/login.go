@@ -82,9 +82,9 @@ func chooseMethod(ctx context.Context, c *call, name, kind string) (op.AuthMetho
 	case found != nil:
 		return *found, nil
 	case name != "":
-		return op.AuthMethodStub{}, berth.Errorf(berth.NotFound, "there is no auth method %q: see berth acl auth-method list", name)
+		return op.AuthMethodStub{}, berth.Errorf(berth.NotFound, "there is no auth method %q; see \"%s acl auth-method list\"", name, c.Name)
 	}
-	return op.AuthMethodStub{}, berth.Errorf(berth.Invalid, "there is no default auth method: name one with -method, see berth acl auth-method list")
+	return op.AuthMethodStub{}, berth.Errorf(berth.Invalid, "there is no default auth method: name one with -method; see \"%s acl auth-method list\"", c.Name)
 }
 
 // loginWait is how long the command waits for the browser.

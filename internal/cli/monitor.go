@@ -36,6 +36,7 @@ type monitor struct {
 	options  monitorOptions
 	seen     *watched // nil unless an evaluation or a deployment is followed
 	progress *progress
+	shown    *board    // what stands below the status line; nil until there are allocations
 	began    time.Time // for the elapsed time in the status line
 }
 
@@ -254,6 +255,7 @@ func (m *monitor) settleAllocs(ctx context.Context) (t tally, err error) {
 		}
 		index = meta.Index
 		m.lines(m.seen.fared(list))
+		m.board(ctx, list, nil)
 		if t = m.seen.count(list); t.settled() {
 			return t, nil
 		}

@@ -172,6 +172,7 @@ func (m *monitor) troubles(ctx context.Context, d *berth.Deployment) error {
 			m.lines(m.seen.troubled(a))
 		}
 	}
+	m.board(ctx, list, d)
 	return nil
 }
 

@@ -49,7 +49,7 @@ func namespaceStatusCommand() *command {
 	return &command{
 		name: "namespace status", args: "<namespace>", synopsis: "Show a namespace", min: 1, max: 1,
 		example: "namespace status team-a",
-		help:    "Shows a namespace: its description, its metadata, and which drivers, network modes and node pools its jobs may use.",
+		help:    "Shows a namespace: its description, its metadata, its extra claims, and which drivers, network modes and node pools its jobs may use.",
 		setup: func(f *flags) action {
 			data := f.data()
 			read := func(ctx context.Context, c *call) (n namespaceState, err error) {
@@ -68,15 +68,13 @@ func namespaceStatusCommand() *command {
 					"Enabled Drivers", list(caps.EnabledTaskDrivers, "*"), "Disabled Drivers", list(caps.DisabledTaskDrivers, none),
 					"Enabled Network Modes", list(caps.EnabledNetworkModes, "*"), "Disabled Network Modes", list(caps.DisabledNetworkModes, none))
 				p.heading("Metadata")
-				var kv []string
-				for _, k := range slices.Sorted(maps.Keys(n.Meta)) {
-					kv = append(kv, k, n.Meta[k])
-				}
-				if len(kv) == 0 {
+				if len(n.Meta) == 0 {
 					p.linef("No metadata")
 				} else {
-					p.pairs(kv...)
+					p.pairs(pairsOf(n.Meta)...)
 				}
+				p.claims("Required Extra Claims", n.RequiredExtraClaims)
+				p.claims("Optional Extra Claims", n.OptionalExtraClaims)
 				if n.Quota != "" {
 					p.heading("Quota Limits")
 					if n.hidden != nil {
@@ -98,6 +96,22 @@ func namespaceStatusCommand() *command {
 			})
 		},
 	}
+}
+
+// claims shows the extra claims of a namespace, if it has some.
+func (p *page) claims(heading string, claims map[string]string) {
+	if len(claims) > 0 {
+		p.heading(heading)
+		p.pairs(pairsOf(claims)...)
+	}
+}
+
+// pairsOf returns the keys of a map in order, each with its value.
+func pairsOf(m map[string]string) (kv []string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		kv = append(kv, k, m[k])
+	}
+	return kv
 }
 
 // namespaceState is a namespace with what is used of its quota, or why that is

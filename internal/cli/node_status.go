@@ -118,7 +118,7 @@ func (s nodeStatus) find(ctx context.Context, c *call) (n op.Node, err error) {
 	// Only the agent itself knows which node it is.
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
-		return n, berth.Errorf(berth.NotFound, "the agent at %s is not a node; omit -self to list the nodes", c.client.Address())
+		return n, berth.Errorf(berth.NotFound, "the agent at %s is not a node: name a node instead of -self; see \"%s node status\"", c.client.Address(), c.Name)
 	}
 	return c.findNode(ctx, id)
 }

@@ -6,18 +6,20 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // progress prints permanent lines and, on a terminal, a status line below them
-// that it overwrites.
+// and more lines below that, which it overwrites.
 type progress struct {
 	out      io.Writer
 	terminal bool
-	width    int           // of the terminal in columns; 0 if unknown
-	status   func() string // the status line; nil is none
-	drawn    bool          // the status line is on the screen
-	turn     int           // position of the spinner
+	width    int             // of the terminal in columns; 0 if unknown
+	status   func() string   // the status line; nil: no such line
+	below    func() []string // the lines below it; nil: no such lines
+	drawn    int             // lines on the screen that are overwritten
+	turn     int             // position of the spinner
 }
 
 // redrawTime is how often the status line is drawn while something runs.
@@ -33,28 +35,40 @@ func (p *progress) line(s string) {
 	p.draw()
 }
 
-// erase removes the status line. Call it before anything else writes to the
-// terminal.
+// erase removes the lines that are overwritten. Call it before anything else
+// writes to the terminal.
 func (p *progress) erase() {
-	if p.drawn {
-		io.WriteString(p.out, "\r\x1b[K")
-		p.drawn = false
-	}
+	io.WriteString(p.out, p.erasing())
+	p.drawn = 0
 }
 
-// draw writes the status line, cut to the width of the terminal. Without a
-// terminal it does nothing, so that logs stay readable.
+// erasing is what removes the lines: the cursor stands at the end of the last.
+func (p *progress) erasing() string {
+	if p.drawn == 0 {
+		return ""
+	}
+	return "\r\x1b[K" + strings.Repeat("\x1b[1A\x1b[K", p.drawn-1)
+}
+
+// draw writes the status line and what is below it, cut to the width of the
+// terminal. Without a terminal it does nothing, so that logs stay readable.
 func (p *progress) draw() {
 	if !p.terminal || p.status == nil {
 		return
 	}
-	p.erase()
-	text := fmt.Sprintf("  %c %s", spinner[p.turn%len(spinner)], clean(p.status()))
-	if w := p.width; w > 0 && utf8.RuneCountInString(text) >= w { // a line that wraps could not be overwritten
-		text = string([]rune(text)[:w-1])
+	lines := []string{fmt.Sprintf("  %c %s", spinner[p.turn%len(spinner)], strings.ReplaceAll(clean(p.status()), "\n", " "))}
+	if p.below != nil {
+		for _, l := range p.below() {
+			lines = append(lines, "    "+l)
+		}
 	}
-	io.WriteString(p.out, strings.ReplaceAll(text, "\n", " "))
-	p.drawn = true
+	if p.width > 0 { // a line that wraps could not be overwritten
+		for i, l := range lines {
+			lines[i] = ansi.Truncate(l, p.width-1, "")
+		}
+	}
+	io.WriteString(p.out, p.erasing()+strings.Join(lines, "\r\n"))
+	p.drawn = len(lines)
 }
 
 // wait runs f and refreshes the status line meanwhile. It returns when f does.

@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,8 +26,15 @@ import (
 	"go.uber.org/goleak"
 )
 
+// runAsProgram is in the environment of the test binary where it is to be the
+// program itself: see TestScripts.
+const runAsProgram = "BERTH_TEST_RUN_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
 	time.Local = time.UTC
+	if os.Getenv(runAsProgram) != "" {
+		os.Exit(Main(os.Args))
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -33,9 +42,15 @@ func TestMain(m *testing.M) {
 // reference of every output. Only IDs and times are replaced by others of the
 // same length. With BERTH_REWRITE set, expected outputs are rewritten.
 //
+// Each script runs under both names, berth and nomad. What the program says as
+// nomad must be what the script expects of berth, but for the name. The first
+// run of each command under a name is a process, started by a link of that name;
+// others run within the test, which takes a tenth of the time.
+//
 //	berth ARGS…            runs a command, which must succeed
 //	! berth ARGS…          … which must fail
 //	exits N NAME ARGS…     … which must end with this code; NAME is berth or nomad
+//	says ARGS…             runs a command that may fail, and prints its exit code too
 //	eventually TEXT ARGS…  runs a command until its output holds TEXT
 //	once TEXT ARGS… -- NAME ARGS…  runs berth ARGS, and when its output holds TEXT
 //	                       another command of these, meanwhile; which both must succeed
@@ -48,8 +63,26 @@ func TestMain(m *testing.M) {
 //	cut FILE TO AT         copies a file up to there
 //	checks ALLOC FILE      makes the agent report the checks of an allocation's services
 func TestScripts(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"berth", nomadName} {
+		link := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(program, link); err != nil {
+			t.Fatal(err)
+		}
+		if rewrite := os.Getenv("BERTH_REWRITE") != ""; !rewrite || name == "berth" {
+			t.Run(name, func(t *testing.T) { scripts(t, link, rewrite) })
+		}
+	}
+}
+
+// scripts runs all scripts under the name that the link has.
+func scripts(t *testing.T, link string, rewrite bool) {
+	var started sync.Map // commands that ran as a process
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata", UpdateScripts: os.Getenv("BERTH_REWRITE") != "", RequireUniqueNames: true,
+		Dir: "testdata", UpdateScripts: rewrite, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			c, err := startCluster(filepath.Join(e.WorkDir, ".cluster"))
 			if err != nil {
@@ -60,7 +93,7 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			e.Values["cluster"] = c
+			e.Values["cluster"], e.Values["link"], e.Values["started"] = c, link, &started
 			e.Setenv("BERTH_ADDR", c.http)
 			return nil
 		},
@@ -74,6 +107,10 @@ func TestScripts(t *testing.T) {
 				if code := runScript(ts, args[1], args[2:]); strconv.Itoa(code) != args[0] {
 					ts.Fatalf("exit code %d", code)
 				}
+			},
+			"says": func(ts *testscript.TestScript, _ bool, args []string) {
+				code, out, errs := program(ts, "berth", args)
+				fmt.Fprintf(ts.Stdout(), "%sexit code %d\n", ts.Value("cluster").(*cluster).normal(out+errs), code)
 			},
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(poll(func() (bool, error) {
@@ -167,8 +204,8 @@ func program(ts *testscript.TestScript, name string, args []string) (code int, o
 
 // programTo is program whose output is written to out as it comes.
 func programTo(ts *testscript.TestScript, name string, args []string, out io.Writer) (code int, errs string) {
-	c := ts.Value("cluster").(*cluster)
-	p := &Program{Name: name, Args: slices.Clone(args), Dir: ts.MkAbs("."), In: strings.NewReader(""), Now: time.Now}
+	link := ts.Value("link").(string)
+	p := &Program{Name: name, Args: withIDs(ts, args), Dir: ts.MkAbs("."), In: strings.NewReader(""), Now: time.Now}
 	if stdin := ts.MkAbs("stdin"); slices.Contains(args, "-") {
 		text, err := os.ReadFile(stdin)
 		ts.Check(err)
@@ -179,22 +216,83 @@ func programTo(ts *testscript.TestScript, name string, args []string, out io.Wri
 			p.Env = append(p.Env, name+"="+v)
 		}
 	}
-	ids := c.ids()
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
+	defer cancel()
+	var e strings.Builder
+	p.Out, p.Err = out, &e
+	if as := filepath.Base(link); as != name && name == "berth" {
+		p.Name, p.Out, p.Err = as, &renamer{to: out}, &renamer{to: &e}
+	}
+	// A program called by a fixed name in a script is run within the test.
+	if p.Name == filepath.Base(link) && first(ts, p.Args) {
+		code, err := process(ctx, link, p)
+		ts.Check(err)
+		return code, e.String()
+	}
+	return p.Run(ctx), e.String()
+}
+
+// first reports that a command runs for the first time under a name.
+func first(ts *testscript.TestScript, args []string) bool {
+	command := ""
+	if f := find(commands(), args); f.exact != nil {
+		command = f.exact.name
+	}
+	_, again := ts.Value("started").(*sync.Map).LoadOrStore(command, true)
+	return !again
+}
+
+// withIDs puts IDs into arguments: see program.
+func withIDs(ts *testscript.TestScript, args []string) []string {
+	ids, out := ts.Value("cluster").(*cluster).ids(), slices.Clone(args)
 	oldest := slices.SortedFunc(maps.Keys(ids), func(a, b string) int { return strings.Compare(ids[a].short, ids[b].short) })
-	for i, a := range p.Args {
+	for i, a := range out {
 		for _, id := range oldest {
 			n := ids[id]
 			a = strings.ReplaceAll(a, "{"+n.name+"}", id)
 			a = strings.ReplaceAll(a, "{"+n.name+":8}", id[:8])
 		}
-		p.Args[i] = a
+		out[i] = a
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
-	defer cancel()
-	var e strings.Builder
-	p.Out, p.Err = out, &e
-	code = p.Run(ctx)
-	return code, e.String()
+	return out
+}
+
+// process runs a program as a process that the link starts.
+func process(ctx context.Context, link string, p *Program) (code int, err error) {
+	cmd := exec.CommandContext(ctx, link, p.Args...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Dir, p.In, p.Out, p.Err
+	cmd.Env = append(slices.Clone(p.Env), runAsProgram+"=1", "HOME="+p.Dir, "PATH="+os.Getenv("PATH"))
+	err = cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = nil
+	}
+	return cmd.ProcessState.ExitCode(), err
+}
+
+// renamer writes berth where a program that is called as nomad says its name, and
+// wrongName where it says berth.
+type renamer struct{ to io.Writer }
+
+// wrongName is in no script.
+const wrongName = "BERTH-BUT-CALLED-AS-NOMAD"
+
+// calls matches the program's name before a command or an option.
+var calls = sync.OnceValue(func() [2]*regexp.Regexp {
+	words := []string{"-h", "help", "<command>", "CLI"}
+	for _, c := range commands() {
+		words = append(words, regexp.QuoteMeta(strings.Fields(c.name)[0]))
+	}
+	after := ` (` + strings.Join(words, "|") + `)`
+	return [2]*regexp.Regexp{regexp.MustCompile(`\bberth` + after), regexp.MustCompile(`\bnomad` + after)}
+})
+
+func (w *renamer) Write(b []byte) (int, error) {
+	text := calls()[0].ReplaceAll(b, []byte(wrongName+" $1"))
+	text = calls()[1].ReplaceAll(text, []byte("berth $1"))
+	if _, err := w.to.Write(text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // listener keeps what is written, and signals when it contains a text.

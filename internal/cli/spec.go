@@ -80,8 +80,8 @@ func (e example) command() *command {
 				if len(c.args) == 1 {
 					to = c.args[0]
 				}
-				if err := writeNew(c.path(to), e.texts[ending]); err != nil {
-					return berth.Errorf(berth.Invalid, "write %s: %w", to, err)
+				if err := c.writeNew(to, e.texts[ending]); err != nil {
+					return err
 				}
 				if *quiet {
 					return nil
@@ -93,15 +93,22 @@ func (e example) command() *command {
 	}
 }
 
-// writeNew creates a file. It fails if the file exists.
-func writeNew(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+// writeNew creates a file, whose name is relative to the program's directory. It
+// fails if the file exists.
+func (c *call) writeNew(name, text string) error {
+	f, err := os.OpenFile(c.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return berth.Errorf(berth.Conflict, "%s already exists; nothing was written", name)
+	}
 	if err == nil {
 		_, err = f.WriteString(text)
 		err = errors.Join(err, f.Close())
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err // the caller adds the name
+		err = e.Err // without the name, which is in the text
 	}
-	return err
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "write %s: %w", name, err)
+	}
+	return nil
 }

@@ -38,12 +38,14 @@ type part struct {
 type shared struct {
 	mu       sync.Mutex
 	out, err io.Writer
+	wrote    bool // something was printed to out
 }
 
 // write prints one piece of output.
 func (s *shared) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wrote = s.wrote || len(b) > 0
 	_, err := s.out.Write(b)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"berth"
@@ -157,9 +158,20 @@ func (c *call) createCerts(r *certRequest) error {
 // showUse shows how each of the certificates is used.
 func (c *call) showUse(r *certRequest) error {
 	p := c.page()
-	ca := c.path(r.ca)
+	// An agent is started in another directory than this.
+	dir, err := filepath.Abs(c.path("."))
+	if err != nil {
+		return err
+	}
+	at := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	ca := at(r.ca)
 	for _, role := range r.roles {
-		file := c.path(r.file(role))
+		file := at(r.file(role))
 		p.linef("")
 		if role.name == "cli" {
 			p.linef("# Environment of a user:")

@@ -33,7 +33,6 @@ func reasonFor(name string) string {
 // key is a flag, or how several begin; the longest that fits counts.
 var flagRefusals = map[string]string{
 	"accessor":                  "servers choose the accessor ID; read it with -t '{{.AccessorID}}'",
-	"acl-replication-token":     "access control is not replicated between regions: create tokens and policies in each region",
 	"connect":                   "Consul Connect is not supported; services with provider = \"nomad\" find each other without it",
 	"consul":                    "Berth has no integration of Consul; services have native discovery (provider = \"nomad\")",
 	"dev-connect":               "Consul Connect is not supported; use -dev",
@@ -44,7 +43,6 @@ var flagRefusals = map[string]string{
 	"enable-redundancy-zones":   "redundancy zones are a feature of Nomad Enterprise; non_voting_server keeps a server as a spare",
 	"eventlog":                  "agents run on Linux only; use enable_syslog or log_file",
 	"hcl1":                      "HCL1 is not supported; write the job in HCL2 or JSON",
-	"plugin-dir":                "external plugins are not supported; the drivers are built in and configured with plugin blocks",
 	"policy-override":           "Sentinel policies are a feature of Nomad Enterprise; access is controlled with \"acl policy\"",
 	"vault":                     "Berth has no integration of Vault; variables hold secrets",
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"berth"
 	"berth/client"
@@ -12,25 +11,18 @@ import (
 	"berth/op"
 )
 
-// volumeType declares the flag -type, and refuses types other than host.
-func volumeType(f *flags) func(*call) error {
-	kind := f.String("type", "The `type` of the volume. Only host is supported.")
-	return func(c *call) error {
-		if *kind != "" && *kind != berth.VolumeHost {
-			return c.usagef("flag -type: %q volumes are not supported: must be host", *kind)
-		}
-		return nil
-	}
-}
-
-// volumeFormat is -json beside -type.
+// volumeFormat is -json and -type: host or csi.
 func volumeFormat(f *flags) func(*call) (string, error) {
-	format, host := jsonFlag(f), volumeType(f)
+	format, kind := jsonFlag(f), f.String("type", "The `type` of the volume: host, the default, or csi.")
 	return func(c *call) (string, error) {
-		if err := host(c); err != nil {
-			return "", err
+		out, err := format(c)
+		switch *kind {
+		case "", berth.VolumeHost:
+			return out, err
+		case berth.VolumeCSI:
+			return "csi." + out, err
 		}
-		return format(c)
+		return "", c.usagef("flag -type: must be host or csi, got %q", *kind)
 	}
 }
 
@@ -71,11 +63,7 @@ const exampleVolumeJSON = `{
 `
 
 // volumeFrom reads a specification, and checks what can be checked here.
-func volumeFrom(c *call, id string) (*berth.HostVolume, error) {
-	file, _, err := c.readFile(c.args[0], "volume specification")
-	if err != nil {
-		return nil, err
-	}
+func volumeFrom(file jobspec.File, id string) (*berth.HostVolume, error) {
 	v, err := jobspec.ParseHostVolume(file)
 	if err != nil {
 		return nil, withSource(err, file)
@@ -94,13 +82,21 @@ func volumeCreateCommand() *command {
 		name: "volume create", args: "<input>", synopsis: "Create a volume", min: 1, max: 1,
 		example: "volume create data.volume.hcl",
 		help: `Creates a dynamic host volume from a specification in HCL or JSON: a file or, with "-", standard input. A plugin on the node makes its
-			directory. With an ID the volume of that ID is changed. "volume init" writes an example.`,
+			directory. With an ID the volume of that ID is changed. With type = "csi" the controller of a CSI plugin has its provider make the volume;
+			one that exists is made larger if capacity_min asks for more. "volume init" writes an example.`,
 		setup: func(f *flags) action {
 			id := f.String("id", "Change the volume with this `ID` instead of creating one.")
 			f.Bool("detach", "Accepted for compatibility: the command returns when the directory exists.")
 			f.Bool("policy-override", "Accepted for compatibility: there are no policies to override.")
 			return func(ctx context.Context, c *call) error {
-				v, err := volumeFrom(c, *id)
+				file, _, err := c.readFile(c.args[0], "volume specification")
+				if err == nil && jobspec.IsCSIVolume(file) {
+					return writeCSI(ctx, c, file, *id, op.CreateCSIVolume, "Created external volume %s with ID %s\n")
+				}
+				if err != nil {
+					return err
+				}
+				v, err := volumeFrom(file, *id)
 				if err != nil {
 					return err
 				}
@@ -121,12 +117,19 @@ func volumeRegisterCommand() *command {
 		name: "volume register", args: "<input>", synopsis: "Register a directory of a node as a volume", min: 1, max: 1,
 		example: "volume register data.volume.hcl",
 		help: `Registers a directory that exists on a node as a dynamic host volume. The specification, in HCL or JSON, needs node_id and host_path.
-			Deleting the volume leaves the directory.`,
+			Deleting the volume leaves the directory. With type = "csi" a volume is registered that its provider has; it needs external_id.`,
 		setup: func(f *flags) action {
 			id := f.String("id", "Change the volume with this `ID` instead of registering one.")
 			f.Bool("policy-override", "Accepted for compatibility: there are no policies to override.")
 			return func(ctx context.Context, c *call) error {
-				v, err := volumeFrom(c, *id)
+				file, _, err := c.readFile(c.args[0], "volume specification")
+				if err == nil && jobspec.IsCSIVolume(file) {
+					return writeCSI(ctx, c, file, *id, op.RegisterCSIVolume, "Registered external volume %s with ID %s\n")
+				}
+				if err != nil {
+					return err
+				}
+				v, err := volumeFrom(file, *id)
 				if err != nil {
 					return err
 				}
@@ -141,128 +144,55 @@ func volumeRegisterCommand() *command {
 	}
 }
 
-// volumeRows are the rows of a table of volumes.
-func volumeRows(list []op.HostVolumeStub) [][]string {
-	rows := [][]string{{"ID", "Name", "Namespace", "Plugin ID", "Node ID", "Node Pool", "State"}}
-	for _, v := range list {
-		rows = append(rows, []string{v.ID, v.Name, v.Namespace, v.PluginID, v.NodeID.Short(), v.NodePool, v.State})
-	}
-	return rows
-}
-
-// findVolume returns the volume whose ID or name is or begins with text.
-func (c *call) findVolume(ctx context.Context, text string) (v op.HostVolume, err error) {
-	in := op.VolumesQuery{Type: berth.VolumeHost}
-	in.Prefix, in.PerPage = text, candidates+1
-	found, _, err := client.Call(ctx, c.client, op.ListVolumes, in)
-	if err != nil {
-		return v, err
-	}
-	var exact []op.HostVolumeStub
-	for _, x := range found {
-		if x.ID == text || x.Name == text {
-			exact = append(exact, x)
-		}
-	}
-	if len(exact) == 1 {
-		found = exact
-	}
-	switch len(found) {
-	case 0:
-		return v, berth.Errorf(berth.NotFound, "No volume with ID, name or prefix %q found; see %q", text, c.Name+" volume status")
-	case 1:
-		ref := op.VolumeRef{VolumeID: found[0].ID}
-		ref.Namespace = found[0].Namespace
-		v, _, err = client.Call(ctx, c.client, op.ReadHostVolume, ref)
-		return v, err
-	}
-	return v, ambiguous("volumes", text, volumeRows(found))
-}
-
-// volumeStatusCommand shows volumes, or one.
-func volumeStatusCommand() *command {
-	return &command{
-		name: "volume status", args: "[volume]", synopsis: "Show volumes, or one of them", max: 1,
-		example: "volume status data",
-		help: `Lists the dynamic host volumes, or shows one, given by its ID, its name or the beginning of either: its node, its state, how it may be
-			used, and the allocations that use it.`,
-		setup: func(f *flags) action {
-			l := f.list()
-			host := volumeType(f)
-			node := f.String("node", "List only the volumes of this `node`, given by its ID, its name or the beginning of either.")
-			pool := f.String("node-pool", "List only the volumes of nodes in this `pool`.")
-			one := answer(l.data, func(ctx context.Context, c *call) (op.HostVolume, error) { return c.findVolume(ctx, c.args[0]) }, showVolume)
-			return func(ctx context.Context, c *call) error {
-				if err := host(c); err != nil {
-					return err
-				}
-				if len(c.args) > 0 {
-					return one(ctx, c)
-				}
-				in := op.VolumesQuery{Type: berth.VolumeHost, NodePool: *pool}
-				if *node != "" {
-					n, err := c.findNode(ctx, *node)
-					if err != nil {
-						return err
-					}
-					in.NodeID = n.ID
-				}
-				return showList(ctx, c, l, op.ListVolumes, &in, &in.Query, "No dynamic host volumes", func(p *page, list []op.HostVolumeStub) { p.table(volumeRows(list)) })
-			}
-		},
-	}
-}
-
-// showVolume prints one volume.
-func showVolume(_ *call, p *page, v op.HostVolume) {
-	capacity := none
-	if v.CapacityBytes > 0 {
-		capacity = strconv.FormatInt(v.CapacityBytes, 10) + " bytes"
-	}
-	p.pairs("ID", v.ID, "Name", v.Name, "Namespace", v.Namespace, "Plugin ID", v.PluginID, "Node ID", v.NodeID.String(), "Node Pool", v.NodePool,
-		"Capacity", capacity, "State", v.State, "Host Path", v.HostPath)
-	if len(v.RequestedCapabilities) > 0 {
-		p.heading("Capabilities")
-		rows := [][]string{{"Access Mode", "Attachment Mode"}}
-		for _, x := range v.RequestedCapabilities {
-			rows = append(rows, []string{x.AccessMode, x.AttachmentMode})
-		}
-		p.table(rows)
-	}
-	p.heading("Allocations")
-	if len(v.Allocations) == 0 {
-		p.linef("No allocations use the volume")
-		return
-	}
-	rows := [][]string{{"ID", "Job", "Task Group", "Desired", "Status"}}
-	for _, a := range v.Allocations {
-		rows = append(rows, []string{a.ID.Short(), string(a.JobID), a.TaskGroup, a.DesiredStatus.String(), a.ClientStatus.String()})
-	}
-	p.table(rows)
-}
-
 // volumeDeleteCommand deletes a volume.
 func volumeDeleteCommand() *command {
 	return &command{
 		name: "volume delete", args: "<volume>", synopsis: "Delete a volume and its data", min: 1, max: 1,
 		example: "volume delete 0f83e6a5-9b5b-4d4b-8f0e-6f3b5fd8b0d4",
 		help: `Deletes a dynamic host volume, given by its full ID, and what is in its directory. The directory of a registered volume stays. A volume
-			that allocations use cannot be deleted.`,
+			that allocations use cannot be deleted. The volume of a CSI plugin, given by its ID or the provider's, is deleted by its provider. Without
+			-type, a volume is a CSI volume if no host volume has its ID.`,
 		setup: func(f *flags) action {
-			host := volumeType(f)
+			kind := f.String("type", "The `type` of the volume: host or csi.")
+			secrets := f.secretFlag()
 			force := f.Bool("force", "Forget the volume even if its node does not answer. Its directory then stays there.")
 			return func(ctx context.Context, c *call) error {
-				if err := host(c); err != nil {
+				given, err := secrets(c)
+				if err != nil {
 					return err
 				}
-				if _, _, err := client.Call(ctx, c.client, op.RemoveHostVolume, op.DeleteHostVolume{VolumeID: c.args[0], Force: *force}); err != nil {
+				isCSI, err := c.isCSI(ctx, *kind, c.args[0])
+				switch {
+				case err != nil:
+				case isCSI:
+					_, _, err = client.Call(ctx, c.client, op.RemoveCSIVolume, op.DropCSIVolume{VolumeID: c.args[0], Secrets: given})
+				default:
+					_, _, err = client.Call(ctx, c.client, op.RemoveHostVolume, op.DeleteHostVolume{VolumeID: c.args[0], Force: *force})
+				}
+				if err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(c.Out, "Successfully deleted volume %q!\n", c.args[0])
+				_, err = fmt.Fprintf(c.Out, "Successfully deleted volume %q!\n", c.args[0])
 				return err
 			}
 		},
 	}
+}
+
+// isCSI reports whether the volume with an ID is of type csi, if kind does not say
+// so.
+func (c *call) isCSI(ctx context.Context, kind, id string) (bool, error) {
+	switch kind {
+	case berth.VolumeHost, berth.VolumeCSI:
+		return kind == berth.VolumeCSI, nil
+	case "":
+		_, _, err := client.Call(ctx, c.client, op.ReadHostVolume, op.VolumeRef{VolumeID: id})
+		if berth.KindOf(err) == berth.NotFound || berth.KindOf(err) == berth.Denied { // who may not read it may not delete it either
+			return true, nil
+		}
+		return false, err
+	}
+	return false, c.usagef("flag -type: must be host or csi, got %q", kind)
 }
 
 // volumeClaimListCommand lists claims.

@@ -153,7 +153,7 @@ func (w *watched) fared(list []op.AllocStub) (lines []string) {
 // trouble is the newest event of an allocation's tasks that reports a problem,
 // or "".
 func trouble(a *op.AllocStub) string {
-	var newest *berth.TaskEvent
+	var newest *op.TaskEvent
 	var of string
 	for name, s := range a.TaskStates {
 		for i := range s.Events {
@@ -184,7 +184,7 @@ func waiting(a *op.AllocStub) string {
 }
 
 // waitsOf lists what a task waits for before it starts, or returns "".
-func waitsOf(s *berth.TaskState) string {
+func waitsOf(s *op.TaskState) string {
 	var out []string
 	for _, w := range s.Waits() {
 		out = append(out, w.String())
@@ -208,14 +208,14 @@ func (w *watched) troubled(a *op.AllocStub) []string {
 var bad = []string{berth.EventSetupFailure, berth.EventDriverFailure, berth.EventTerminated, berth.EventNotRestarting}
 
 // failedExit reports whether a task ended in failure, according to its agent.
-func failedExit(e *berth.TaskEvent) bool {
+func failedExit(e *op.TaskEvent) bool {
 	code := e.Details["exit_code"]
 	signal := e.Details["signal"]
 	return code != "" && code != "0" || signal != "" && signal != "0"
 }
 
 // eventText is the text of a task event.
-func eventText(e *berth.TaskEvent) string { return or(e.DisplayMessage, or(e.Message, none)) }
+func eventText(e *op.TaskEvent) string { return or(e.DisplayMessage, or(e.Message, none)) }
 
 // tally counts a job's allocations that should run.
 type tally struct {
