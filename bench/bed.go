@@ -34,18 +34,22 @@ type process struct {
 }
 
 // newBed starts a server and the given number of nodes and waits until all are
-// ready.
-func newBed(ctx context.Context, nodes int, scale float64) (*bed, error) {
+// ready. With tokens, access control is on, and the users have that many.
+func newBed(ctx context.Context, nodes int, scale float64, tokens int) (*bed, error) {
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
 		return nil, err
 	}
 	b := &bed{scale: scale, dir: dir}
-	if b.server, err = spawn(ctx, "serve", "-dir", dir); err != nil {
+	if b.server, err = spawn(ctx, "serve", "-dir", dir, fmt.Sprint("-acl=", tokens > 0)); err != nil {
 		b.close()
 		return nil, err
 	}
 	b.api = newUsers("http://" + b.server.addr[0])
+	if err := b.api.makeTokens(ctx, tokens); err != nil {
+		b.close()
+		return nil, err
+	}
 	nodes = max(1, int(float64(nodes)*min(scale, 1)))
 	if b.nodes, err = spawn(ctx, "nodes", "-server", b.server.addr[1], "-count", strconv.Itoa(nodes)); err != nil {
 		b.close()

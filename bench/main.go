@@ -46,6 +46,7 @@ func main() {
 	}
 	runs := flag.Int("runs", 3, "how often each workload is run")
 	scale := flag.Float64("scale", 1, "size of the workloads, 1 is as they are named")
+	tokens := flag.Int("tokens", 0, "each run is followed by one with access control, in which requests take turns with this number of tokens")
 	flag.Parse()
 	names := flag.Args()
 	if len(names) == 0 {
@@ -59,22 +60,39 @@ func main() {
 			exit(fmt.Errorf("no workload %q", name))
 		}
 		fmt.Printf("%s: %s\n", name, w.about)
-		var all []*result
-		for range *runs {
-			r, err := once(ctx, w.run, w.nodes, *scale)
-			if err != nil {
-				exit(fmt.Errorf("%s: %w", name, err))
-			}
-			fmt.Printf("  %s\n", r)
-			all = append(all, r)
+		kinds := []int{0}
+		if *tokens > 0 {
+			kinds = append(kinds, *tokens)
 		}
-		fmt.Printf("  median: %s\n\n", median(all))
+		all := make([][]*result, len(kinds))
+		for range *runs {
+			for i, n := range kinds {
+				r, err := once(ctx, w.run, w.nodes, *scale, n)
+				if err != nil {
+					exit(fmt.Errorf("%s: %w", name, err))
+				}
+				fmt.Printf("  %s%s\n", r, kindOf(n))
+				all[i] = append(all[i], r)
+			}
+		}
+		for i, n := range kinds {
+			fmt.Printf("  median: %s%s\n", median(all[i]), kindOf(n))
+		}
+		fmt.Println()
 	}
 }
 
+// kindOf says after a result that access control was on.
+func kindOf(tokens int) string {
+	if tokens == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" · with %d tokens", tokens)
+}
+
 // once runs a workload on a new bed.
-func once(ctx context.Context, run func(context.Context, *bed) (*result, error), nodes int, scale float64) (*result, error) {
-	b, err := newBed(ctx, nodes, scale)
+func once(ctx context.Context, run func(context.Context, *bed) (*result, error), nodes int, scale float64, tokens int) (*result, error) {
+	b, err := newBed(ctx, nodes, scale, tokens)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ExitOnError)
 	dir := flags.String("dir", "", "data folder")
+	access := flags.Bool("acl", false, "tokens decide who may do what")
 	flags.Parse(args)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var lns [3]net.Listener // HTTP, RPC, control
@@ -40,7 +41,7 @@ func serve(args []string) error {
 		lns[i] = ln
 	}
 	s, err := server.New(server.Config{
-		Region: "global", Datacenter: "dc1", DataDir: *dir, RPC: lns[1], Logger: log, MaxConns: 1 << 20,
+		Region: "global", Datacenter: "dc1", DataDir: *dir, RPC: lns[1], Logger: log, MaxConns: 1 << 20, ACL: *access,
 		Self:   func() op.AgentSelf { return op.AgentSelf{} },
 		Health: func() op.AgentHealth { return op.AgentHealth{Server: &op.Health{Ok: true}} },
 	})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,12 +20,46 @@ import (
 type users struct {
 	base   string
 	client *http.Client
+	tokens []string // with which requests take turns; nil if access control is off
+	turn   atomic.Uint64
 }
 
 // newUsers returns a client of the API at base with enough idle connections for
 // all callers.
 func newUsers(base string) *users {
-	return &users{base, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
+	return &users{base: base, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}}
+}
+
+// makeTokens makes tokens that may run jobs in the default namespace.
+func (a *users) makeTokens(ctx context.Context, n int) error {
+	if n == 0 {
+		return nil
+	}
+	var token struct{ SecretID string }
+	if _, err := a.do(ctx, "PUT", "/v1/acl/bootstrap", nil, &token); err != nil {
+		return err
+	}
+	a.tokens = []string{token.SecretID}
+	rules := []byte(`{"Name":"team","Rules":"namespace \"default\" { policy = \"write\" }"}`)
+	if _, err := a.do(ctx, "PUT", "/v1/acl/policy/team", rules, nil); err != nil {
+		return err
+	}
+	made := make([]string, n)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(32)
+	for i := range made {
+		g.Go(func() error {
+			var token struct{ SecretID string }
+			_, err := a.do(gctx, "PUT", "/v1/acl/token", fmt.Appendf(nil, `{"Name":"user-%d","Type":"client","Policies":["team"]}`, i), &token)
+			made[i] = token.SecretID
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	a.tokens = made
+	return nil
 }
 
 // job returns the body that registers a job with one group and a small ask. It
@@ -63,6 +98,9 @@ func (a *users) do(ctx context.Context, method, path string, body []byte, out an
 	if err != nil {
 		return 0, err
 	}
+	if n := uint64(len(a.tokens)); n > 0 {
+		req.Header.Set("X-Nomad-Token", a.tokens[a.turn.Add(1)%n])
+	}
 	resp, err := a.client.Do(req)
 	if err != nil {
 		return 0, err
@@ -76,6 +114,9 @@ func (a *users) do(ctx context.Context, method, path string, body []byte, out an
 		return 0, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}
 	index, _ = strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64)
+	if out == nil {
+		return index, nil
+	}
 	return index, json.Unmarshal(text, out)
 }
 

@@ -183,7 +183,7 @@ func (b *Bed) Close() error {
 		return ""
 	})
 	// Cgroups can be removed only once they are empty.
-	errs := []error{err, RemoveCgroups(b.Mark)}
+	errs := []error{err, RemoveCgroups(b.Mark), UnmountBelow(b.Dir)}
 	for _, a := range agents {
 		if text, bad := crash(a.AllSaid()); bad {
 			errs = append(errs, fmt.Errorf("%s: %s", a.Name, text))

@@ -16,6 +16,29 @@ import (
 	"time"
 )
 
+// Mounts returns the mount points below a directory, the deepest first.
+func Mounts(dir string) (out []string) {
+	text, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+			out = append(out, f[1])
+		}
+	}
+	slices.Sort(out)
+	slices.Reverse(out)
+	return out
+}
+
+// UnmountBelow unmounts what agents that were killed left mounted: secrets of tasks
+// that ran.
+func UnmountBelow(dir string) error {
+	var errs []error
+	for _, m := range Mounts(dir) {
+		errs = append(errs, syscall.Unmount(m, syscall.MNT_DETACH))
+	}
+	return errors.Join(errs...)
+}
+
 // Process is a process that the bed's agents or commands have started, or one
 // of those themselves.
 type Process struct {

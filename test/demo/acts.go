@@ -88,12 +88,12 @@ func (s *stage) ask(greeting string) error {
 
 // addresses returns the addresses of the service's running instances.
 func (s *stage) addresses() (out []string, err error) {
-	var stubs []struct{ ID, ClientStatus string }
+	var stubs []struct{ ID, ClientStatus, DesiredStatus string }
 	if err := s.get("/v1/job/web/allocations", &stubs); err != nil {
 		return nil, err
 	}
 	for _, stub := range stubs {
-		if stub.ClientStatus != "running" {
+		if stub.ClientStatus != "running" || stub.DesiredStatus != "run" { // those that were replaced may take a moment to end
 			continue
 		}
 		// Only the ports are read.

@@ -294,7 +294,11 @@ func (s *stage) compare() error {
 		for i, m := range s.members[:clusterServers] {
 			// All are asked for the hash at the index that the first one
 			// answered.
-			body, err := fetch(s.ctx, fmt.Sprintf("%s/v1/operator/state-hash?index=%d", m.addr, first.Index))
+			url := m.addr + "/v1/operator/state-hash"
+			if i > 0 {
+				url = fmt.Sprintf("%s?index=%d", url, first.Index)
+			}
+			body, err := fetch(s.ctx, url)
 			if err != nil {
 				return false, err
 			}
@@ -305,7 +309,7 @@ func (s *stage) compare() error {
 			if i == 0 {
 				first = next
 			}
-			text += fmt.Sprintf("$ curl %s/v1/operator/state-hash # %s\n%s\n", m.addr, m.name, strings.TrimSpace(body))
+			text += fmt.Sprintf("$ curl '%s' # %s\n%s\n", url, m.name, strings.TrimSpace(body))
 			if next != first { // something was written in between
 				return false, nil
 			}

@@ -1,6 +1,6 @@
 // Command demo shows the life of two jobs with the real program, as a person
-// would live it, with -cluster how three servers outlive one, or with -stream a
-// stream application and its recovery: every line that begins with $ is a
+// would live it, with -cluster how three servers outlive one, with -stream a
+// stream application and its recovery, or with -access how two teams share a cluster: every line that begins with $ is a
 // command that was run, and what follows is what it printed. It checks what it
 // shows, leaves nothing behind, and ends with an error if anything is not as it
 // should be.
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// main runs one of the three demos: an agent, a cluster or a stream
-// application.
+// main runs one of the four demos: an agent, a cluster, a stream application or
+// access control.
 func main() {
 	berth := flag.String("berth", "bin/berth", "the program")
 	hello := flag.String("hello", "bin/hello", "the built examples/hello")
@@ -25,6 +25,7 @@ func main() {
 	programs := flag.String("programs", "bin/stream", "the folder of the built examples/stream")
 	several := flag.Bool("cluster", false, "show three servers instead")
 	streams := flag.Bool("stream", false, "show a stream application instead")
+	access := flag.Bool("access", false, "show two teams that share a cluster instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,6 +37,8 @@ func main() {
 			acts = s.clusterActs()
 		case *streams:
 			acts = s.streamActs()
+		case *access:
+			acts = s.accessActs()
 		}
 		err = s.run(acts)
 	}

@@ -29,6 +29,9 @@ type stage struct {
 	members         []*member         // of a cluster
 	answers         map[string]string // of the service, by address
 
+	token string            // of access control, for commands
+	teams map[string]string // tokens by team
+
 	room string   // more lines of a node's configuration
 	half standing // of the stream job that was interrupted
 	from uint64   // index at which that began
@@ -61,6 +64,7 @@ func (s *stage) clear(err error) error {
 		for _, job := range []string{"web", "primes", "big", "telemetry", "alerts"} {
 			_, _ = s.command("job", "stop", "-purge", "-detach", job)
 		}
+		_, _ = s.command("job", "stop", "-namespace", "red", "-purge", "-detach", "shop")
 		_ = until(s.ctx, "tasks end", func() (bool, error) { return len(s.tasks()) == 0, nil })
 	}
 	err = errors.Join(err, s.interruptAgent(), s.interruptMembers())
@@ -129,6 +133,7 @@ func (s *stage) show(args ...string) (string, error) { return s.showCode(0, args
 func (s *stage) showCode(code int, args ...string) (string, error) {
 	var typed []string
 	for _, a := range args {
+		a = strings.TrimPrefix(a, s.Dir+"/")
 		a = strings.ReplaceAll(strings.ReplaceAll(a, s.hello, "$PWD/bin/hello"), s.programs, "$PWD/bin/stream")
 		if strings.ContainsAny(a, " {}") {
 			a = "'" + a + "'"
@@ -156,7 +161,7 @@ func (s *stage) command(args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := s.RunIn(s.ctx, folder, s.Binary, []string{"BERTH_ADDR=" + s.addr}, args...)
+	r, err := s.RunIn(s.ctx, folder, s.Binary, []string{"BERTH_ADDR=" + s.addr, "BERTH_TOKEN=" + s.token}, args...)
 	if err == nil && r.Code != 0 {
 		err = &exitError{r.Code, fmt.Sprintf("berth %s: %s", strings.Join(args, " "), strings.TrimSpace(r.String()))}
 	}

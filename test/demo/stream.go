@@ -23,7 +23,7 @@ func (s *stage) streamActs() []act {
 		{"What it is made of, and who feeds whom", s.showStream},
 		{"Tuples flow, and what the importing job's filter lets through raises alarms", s.showTuples},
 		{"A channel is stopped by hand: the same processing element is launched again, and its peers are told", s.stopChannel},
-		{"A fourth channel: elements that get a new neighbor start again, and the job that imports from them runs on", s.widen},
+		{"A fourth channel: elements whose connections or configuration change start again, here all of them; the job that imports from them runs on", s.widen},
 		{"It is deleted in the foreground: what it owns goes first, it goes last", s.deleteTelemetry},
 		{"Submitted again with room for a part of it, the server that leads is killed (kill -9) in the middle", s.interrupt},
 		{"The next leader gives up the half of it and starts again; with capacity it completes", s.recover},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"berth"
 	"berth/internal/consensus"
 	"berth/internal/invariant"
@@ -238,26 +240,41 @@ type saved struct {
 	hash uint64
 }
 
-// states returns the states of all servers at the same index.
+// states returns the states of all servers at the same index. Each server is
+// asked at the same time, and what it was at before counts too: something may be
+// written whenever one looks.
 func (c *cluster) states(ctx context.Context) (out map[string]*saved, err error) {
+	seen := map[uint64]map[string]*saved{} // by index and server
 	err = until(ctx, equalLimit, "all servers are seen at one index", func() string {
-		out = map[string]*saved{}
+		now := make([]*saved, len(c.servers))
+		var asked errgroup.Group
+		for i, m := range c.servers {
+			asked.Go(func() (err error) {
+				now[i], err = c.state(ctx, m)
+				return err
+			})
+		}
+		if err := asked.Wait(); err != nil {
+			return err.Error()
+		}
 		var at []string
-		for _, m := range c.servers {
-			s, err := c.state(ctx, m)
-			if err != nil {
-				return err.Error()
+		out = map[string]*saved{}
+		for i, s := range now {
+			out[c.servers[i].name] = s
+			if seen[s.Index] == nil {
+				seen[s.Index] = map[string]*saved{}
 			}
-			out[m.name] = s
+			seen[s.Index][c.servers[i].name] = s
 			at = append(at, fmt.Sprint(s.Index))
+			if len(seen[s.Index]) == len(c.servers) {
+				out = seen[s.Index]
+				return ""
+			}
 		}
-		if len(slices.Compact(slices.Clone(at))) > 1 {
-			return "they are at " + strings.Join(at, ", ")
-		}
-		return ""
+		return "they are at " + strings.Join(at, ", ")
 	})
 	if err != nil {
-		return out, fmt.Errorf("I-38: %w", err)
+		return out, fmt.Errorf("I-38: %w", err) // what each server was at last is looked at all the same
 	}
 	return out, nil
 }

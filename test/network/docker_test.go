@@ -303,6 +303,7 @@ func TestExampleContainer(t *testing.T) {
 		}
 		return ""
 	}))
+	untilNothingIsLeft(t)
 	if _, err := d.End(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -143,6 +143,23 @@ func leftNothing(t *testing.T, id string) {
 	}
 }
 
+// untilNothingIsLeft waits until no allocation has a network. An agent that ends
+// earlier leaves them, and the agent of the next test, which does not know them,
+// would give their addresses away again.
+func untilNothingIsLeft(t *testing.T) {
+	t.Helper()
+	must(t, bed.Until(t.Context(), "all networks are gone", func() string {
+		links, err := exec.Command("ip", "-brief", "link").Output()
+		if err != nil {
+			return err.Error()
+		}
+		if strings.Contains(string(links), "veth") {
+			return string(links)
+		}
+		return ""
+	}))
+}
+
 // A service on a bridge is reached by its port on the host and by its own
 // address, before and after the agent was killed, and nothing of its network is
 // left when it has ended.

@@ -170,7 +170,7 @@ func TestARollingUpdate(t *testing.T) {
 			t.Errorf("%s is of the old version and still runs", id)
 		}
 	}
-	w.holds(f.good("deployment", "status", is.ID), "= successful", "the deployment is complete")
+	w.holds(f.good("deployment", "status", is.ID), "= successful", "Deployment completed successfully")
 	w.holds(f.good("job", "status", "five"), "Status      = successful")
 }
 
@@ -214,7 +214,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 		t.Errorf("before the promotion: %s", amiss)
 	}
 	d := f.deployments("bird")[1]
-	w.holds(f.good("deployment", "status", d.ID), "= running", "its canaries wait to be promoted")
+	w.holds(f.good("deployment", "status", d.ID), "= running", "requires manual promotion")
 	w.holds(f.good("deployment", "promote", d.ID), "promoted")
 	d = f.deployed("bird", 1, "successful")
 	if g := d.TaskGroups["g"]; !g.Promoted || g.HealthyAllocs != 3 || g.PlacedAllocs != 3 {
@@ -242,7 +242,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 		t.Errorf("the job is back at the stable version: %s", amiss)
 	}
 	bad := f.deployments("bird")[2]
-	if bad.Status != "failed" || !strings.Contains(bad.StatusDescription, "the job was reverted to version 1, as version 3") {
+	if bad.Status != "failed" || !strings.Contains(bad.StatusDescription, "rolling back to job version 1") {
 		t.Errorf("the bad version: %+v", bad)
 	}
 	for _, p := range f.placed("bird", 2) {

@@ -24,14 +24,14 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	w.file("plain.hcl", "data_dir = \""+w.Dir+"/never\"\nserver { enabled = true bootstrap_expect = 1 }\nports {\n http = 0\n rpc = 0\n}\n")
 	for _, c := range []struct{ config, want string }{
 		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: unknown key; did you mean bind_addr?"},
-		{"acl {\n replication_token = \"x\"\n}", "c.hcl:2: acl.replication_token: is not supported"},
+		{"server {\n authoritative_region = \"a/b\"\n}", "c.hcl:2: server.authoritative_region: \"a/b\" is not a valid name"},
 		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: the CA that signs the certificates of other agents"},
 		{"tls {\n http = true\n cert_file = \"absent.pem\"\n key_file = \"absent.pem\"\n}", "tls: cert_file: open absent.pem: no such file or directory"},
 		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: unsupported TLS version "tls11": want "tls12" (HTTP API only) or "tls13"`},
 		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key must be 16, 24 or 32 bytes in base64"},
 		{"vault {\n enabled = true\n}", "c.hcl:2: vault.enabled: Vault is not supported"},
 		{"consul {\n address = \"127.0.0.1:8500\"\n}", "c.hcl:1: consul: Consul is not supported"},
-		{`{"acl": {"replication_token": "x"}}`, "c.hcl:1: acl.replication_token: is not supported"},
+		{`{"server": {"authoritative_region": "a/b"}}`, "c.hcl:1: server.authoritative_region: \"a/b\" is not a valid name"},
 		{"server {\n bootstrap_expect = 300\n}", "c.hcl:2: server.bootstrap_expect: must be between 0 and 100, got 300"},
 		{"client {\n enabled = \"perhaps\"\n}", "c.hcl:2: client.enabled: must be true or false"},
 		{"ports {\n http = 70000\n}", "c.hcl:2: ports.http: must be between 0 and 65535, got 70000"},

@@ -19,6 +19,7 @@ func TestLogsOfAllAllocations(t *testing.T) {
 	a := w.agent("one", both)
 	a.joined()
 	a.good("job", "run", "-detach", w.file("many.nomad", `job "many" {
+  update { max_parallel = 0 }
   group "g" {
     task "app" {
       driver = "raw_exec"

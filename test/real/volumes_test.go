@@ -73,7 +73,7 @@ capability {
 	if err != nil || len(claims) != 1 || claims[0].VolumeID != vol.ID || claims[0].AllocID != a.allocs("db")[0].ID {
 		t.Errorf("%+v, %v", claims, err)
 	}
-	w.holds(a.good("volume", "status", "data"), vol.ID, "single-node-single-writer", "db")
+	w.holds(a.good("volume", "status", "data"), vol.ID, "single-node-single-writer", a.allocs("db")[0].ID[:8])
 	w.holds(a.good("volume", "claim", "list"), "db", vol.ID)
 	if r := a.berth("volume", "delete", vol.ID); r.Code == 0 || !strings.Contains(r.Err, "is used by allocation") {
 		t.Errorf("%v", r)

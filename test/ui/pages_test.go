@@ -8,7 +8,7 @@ import (
 // full starts a cluster in which every page has something to show.
 func full(t *testing.T, config string) *cluster {
 	t.Helper()
-	c := newCluster(t, config)
+	c := newCluster(t, "audit {\n  enabled = true\n}\n"+config)
 	c.shows("/v1/nodes", `"Status":"ready"`)
 	for name, text := range map[string]string{"web": webJob, "waiting": waitingJob, "failing": failingJob, "nightly": nightlyJob, "evil": evilJob} {
 		c.run(name, text)
@@ -34,7 +34,7 @@ func pagesOf(c *cluster) []shown {
 	web, evil := c.first("/v1/job/web/allocations", "ID"), c.first("/v1/job/evil/allocations", "ID")
 	failed := c.first("/v1/job/importer/allocations", "ID")
 	return []shown{
-		{"overview", "/", []string{"need attention", "report-builder", "importer", "Capacity of ready nodes", "3\nrunning\n0\nstarting\n1\nwaiting for capacity"}},
+		{"overview", "/", []string{"need attention", "report-builder", "importer", "Capacity of ready nodes", "3\nrunning\n0\nstarting\n1\nwaiting for capacity", "In the last minute", "placed a second"}},
 		{"jobs", "/jobs", []string{"5 jobs", "report-builder", "waiting for capacity", "<img src=x onerror=alert(1)>"}},
 		{"jobs-filtered", "/jobs?q=web", []string{"1 job", "running"}},
 		{"job", "/job/web", []string{"2 of 2", "front", "running"}},
@@ -45,6 +45,7 @@ func pagesOf(c *cluster) []shown {
 		{"job-versions", "/job/web/versions", []string{"Version 0", "now"}},
 		{"job-evaluations", "/job/web/evaluations", []string{"job-register"}},
 		{"job-services", "/job/web/services", []string{"Address", "Allocation"}},
+		{"job-objects", "/job/web/objects", []string{"Allocation web.front[0]", "that of web waits for it"}},
 		{"job-definition", "/job/evil/definition", []string{"<script>alert('meta')</script>"}},
 		{"job-periodic", "/job/nightly", []string{"No child yet", "Launch now"}},
 		{"run", "/run", []string{"Nothing runs before you have seen what would happen"}},
@@ -55,7 +56,8 @@ func pagesOf(c *cluster) []shown {
 		{"allocation-files", "/alloc/" + evil + "/files?path=%2Ft%2Flocal&file=%2Ft%2Flocal%2F" + "%3Cb%20onclick%3Dalert(5)%3E.html", []string{"<b onclick=alert(5)>.html", "<script>alert(2)</script>"}},
 		{"nodes", "/nodes", []string{"1 node", "ready", "dc1"}},
 		{"node", "/node/" + c.first("/v1/nodes", "ID"), []string{"It takes work", "Given to allocations", "raw_exec"}},
-		{"topology", "/topology", []string{"1 node.", "By node pool"}},
+		{"topology", "/topology", []string{"1 node.", "By node pool", "What if these nodes fail?"}},
+		{"audit", "/audit?operation=job.register", []string{"job.register", "200"}},
 		{"evaluations", "/evaluations?status=blocked", []string{"report-builder", "waiting for capacity"}},
 		{"evaluation", "/eval/" + c.first("/v1/job/web/evaluations", "ID"), []string{"job-register", "Committed"}},
 		{"deployments", "/deployments", []string{"web"}},
@@ -66,7 +68,7 @@ func pagesOf(c *cluster) []shown {
 		{"streams", "/streams", []string{"No stream job"}},
 		{"variables", "/variables", []string{"app/"}},
 		{"variable", "/variable/app%2Fdb", []string{"password", "Show values"}},
-		{"volumes", "/volumes", []string{"Dynamic host volumes", "No volume yet"}},
+		{"volumes", "/volumes", []string{"Dynamic host volumes", "No volume yet", "No CSI volume yet", "Storage plugins"}},
 		{"job-logs", "/job/web/logs", []string{"front[0] started on port"}},
 		{"access", "/access", []string{"Access control is off"}},
 		{"settings", "/settings", []string{"Theme", "Region"}},
@@ -76,12 +78,12 @@ func pagesOf(c *cluster) []shown {
 }
 
 // Each page shows what it is for, in light on a desktop and in dark on a phone
-// (the long form: in all four looks). axe-core finds nothing serious, the page is
+// (the long form: in all looks). axe-core finds nothing serious, the page is
 // not wider than the screen, and nothing that jobs say became an element.
 func testPages(t *testing.T, c *cluster, b *browser) {
 	looks := []look{desktopLight, phoneDark}
 	if long {
-		looks = append(looks, desktopDark, phoneLight)
+		looks = append(looks, desktopDark, phoneLight, zoomedLight)
 	}
 	tab, whole := b.tab(t, c.addr, looks[0]), t
 	for _, p := range pagesOf(c) {

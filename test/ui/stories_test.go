@@ -23,7 +23,7 @@ func TestUI(t *testing.T) {
 		play func(*testing.T, *cluster, *browser)
 	}{
 		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys}, {"PressedAtOnce", testPressedAtOnce},
-		{"Terminal", testTerminal}, {"Volumes", testVolumes}, {"LogsTogether", testLogsTogether}, {"Canary", testCanary}, {"Stream", testStream}, {"Drain", testDrain}, {"LostConnection", testLost},
+		{"Terminal", testTerminal}, {"Volumes", testVolumes}, {"LogsTogether", testLogsTogether}, {"Canary", testCanary}, {"Stream", testStream}, {"WhatIf", testWhatIf}, {"Audit", testAudit}, {"Drain", testDrain}, {"LostConnection", testLost},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.play(t, c, b) })
 	}
@@ -53,6 +53,37 @@ func testWhyAndRepair(t *testing.T, c *cluster, b *browser) {
 	p.confirm("Stop…", "Stop report-builder", "Stop 1 allocation")
 	p.sees("stopped")
 	c.shows("/v1/job/report-builder/allocations", `"ClientStatus":"complete"`)
+}
+
+// The topology page tries the failure of a datacenter: nothing finds another place
+// when there is one node, and nothing is changed.
+func testWhatIf(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, phoneDark)
+	p.open("/topology")
+	p.sees("What if these nodes fail?")
+	p.press("Try it")
+	p.sees("would find no other place", "front", "2 of 2")
+	p.picture("story-what-if")
+	p.check()
+	c.shows("/v1/job/web/summary", `"Running":2`)
+	if out := c.berth("node", "status"); !strings.Contains(out, "ready") {
+		t.Errorf("the node is touched: %s", out)
+	}
+}
+
+// The audit page finds who did what, and shows no value of a variable.
+func testAudit(t *testing.T, c *cluster, b *browser) {
+	p := b.tab(t, c.addr, desktopDark)
+	p.open("/audit?operation=variable.*")
+	p.sees("variable.write", "app/db")
+	p.gone("job.register")
+	p.picture("story-audit")
+	p.check()
+	var found bool
+	p.eval(`document.body.textContent.includes('<b>secret</b>')`, &found)
+	if found {
+		t.Error("the page shows the value of a variable")
+	}
 }
 
 // A problem in a job file is shown at its line, and nothing runs.

@@ -28,6 +28,7 @@ type look struct {
 var (
 	desktopLight = look{name: "desktop-light", width: 1280, height: 850}
 	desktopDark  = look{name: "desktop-dark", width: 1280, height: 850, dark: true}
+	zoomedLight  = look{name: "zoomed-light", width: 640, height: 425} // the desktop at 200 %
 	phoneLight   = look{name: "phone-light", width: 390, height: 800, phone: true}
 	phoneDark    = look{name: "phone-dark", width: 390, height: 800, phone: true, dark: true}
 )
