@@ -8,15 +8,19 @@
 #   make         builds bin/berth
 #   make demo-cluster  starts three servers and three nodes, kills the server that leads
 #   make demo-stream   the same with a stream application in the middle of its submission
+#   make demo-access  two teams, a secret that one task gets, refused requests, new keys
 #   make ui      makes the files of the web UI again, after a change of internal/ui/src
 #   make ui-test every page of the web UI in all looks, in a real browser: bin/ui
 #   make screenshots  the pictures of the web UI that README shows
 #   make check   what needs no test to be found wrong: format, vet, staticcheck, go.mod
 #   make flaky   the tests N times, also under LOAD: which of them fail sometimes
 #   make bench   the workloads over the real wire, and the small benchmarks
+#   make clients real programs of others against a real agent
 #   make fuzz    every fuzz target, FUZZTIME each (10m)
 #   make soak    the long forms of the tests that kill processes
+#   make canaries  plants secrets and looks for them everywhere, for CANARIES (1h)
 #   make storm   kills an agent 20 times beside 50 tasks of all drivers
+#   make bench-ui   the web UI beside a large cluster: frames, processor time, what it costs the load
 #   make bench-drivers  what tasks cost a node, and how fast it starts them
 #   make scenarios  the acceptance scenarios of stream jobs, a line for each
 #   make hostile attacks one server and three for HOSTILE (1h), while users work
@@ -60,6 +64,13 @@ ui:
 ui-test: deps
 	BERTH_LONG=1 $(RACE) -count=1 -timeout 30m -v ./test/ui
 
+# The web UI beside SCALE times 10,000 jobs, 100,000 allocations and 5,000 nodes.
+SCALE ?= 1
+.PHONY: bench-ui
+bench-ui: deps
+	$(STATIC) -o $(BIN)/bench ./bench
+	BERTH_BENCH=$(CURDIR)/$(BIN)/bench BERTH_BENCH_UI=$(SCALE) $(GO) test -count=1 -timeout 90m -v -run '^TestScale$$' ./test/ui
+
 .PHONY: screenshots
 screenshots: deps
 	BERTH_SCREENSHOTS=$(CURDIR)/docs/images $(GO) test -tags faults -count=1 -timeout 10m -run '^TestScreenshots$$' ./test/ui
@@ -82,6 +93,11 @@ demo-stream: build
 	@$(STATIC) -o bin/stream/ ./examples/stream/...
 	@$(STATIC) -o bin/demo ./test/demo
 	@bin/demo -stream
+
+.PHONY: demo-access
+demo-access: build
+	@$(STATIC) -o bin/demo ./test/demo
+	@bin/demo -access
 
 # All parts run even if one fails. The end of the output lists what failed; the
 # output of each part is in bin/PART.log.
@@ -148,15 +164,30 @@ flaky: deps build
 soak:
 	BERTH_LONG=1 $(RACE) -p 1 -count=1 -timeout 6h ./internal/consensus/... ./test/histories ./test/terms $(PROCESSES)
 
+# Programs of others, built from their modules, which are not among Berth's own, or
+# from Debian's packages, against a real agent.
+.PHONY: clients
+clients: deps
+	@command -v prometheus >/dev/null || (apt-get update && apt-get install -y --no-install-recommends prometheus)
+	cd test/clients && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/bin/clients/ ./coredns ./traefik github.com/hashicorp/consul-template
+	cd test/clients/prometheus-sd && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/bin/clients/ .
+	BERTH_CLIENTS=$(CURDIR)/bin/clients $(GO) test -tags faults -count=1 -timeout 20m -v -run '^TestClient' ./test/real
+
 .PHONY: storm
 storm: deps
 	BERTH_STORM=1 $(GO) test -tags faults -count=1 -timeout 60m -v -run '^TestStorm$$' ./test/storm
+
+CANARIES ?= 1h
+
+.PHONY: canaries
+canaries: deps
+	BERTH_CANARIES=$(CANARIES) $(GO) test -tags faults -count=1 -timeout 6h -v -run '^TestCanaries$$' ./test/real
 
 # It needs root. "docker run" is that of the docker client, Debian's docker-cli.
 .PHONY: bench-drivers
 bench-drivers: deps build
 	@command -v docker >/dev/null || (apt-get update && apt-get install -y --no-install-recommends docker-cli)
-	$(GO) run ./bench/drivers -berth $(BIN)/berth -drivers raw_exec,exec,docker -idle 50 -starts 200
+	$(GO) run ./bench/drivers -berth $(BIN)/berth -drivers raw_exec,exec,docker -idle 200 -starts 200
 
 HOSTILE ?= 1h
 
@@ -185,6 +216,11 @@ bench:
 	$(GO) run ./bench -runs $(RUNS) $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/state ./internal/schedule ./internal/schedule/place ./internal/worker ./internal/consensus ./internal/wire ./internal/events ./internal/cow
 
+# B1, B3 and B4 without and with access control, in turns.
+.PHONY: bench-access
+bench-access:
+	$(GO) run ./bench -runs $(RUNS) -tokens 10000 b1 b3 b4
+
 # What meets bytes from outside: job files in HCL and JSON, bodies, log entries,
 # snapshots, frames; then everything else that parses.
 FUZZ = \
@@ -193,7 +229,8 @@ FUZZ = \
 	./internal/consensus/logstore:FuzzDecodeRecord ./internal/consensus/logstore:FuzzDecodeBody ./internal/consensus/logstore:FuzzDecodeMeta \
 	./internal/api:FuzzRequests ./internal/api:FuzzTokens ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig ./internal/state:FuzzUnpack \
 	./internal/agent/dns:FuzzQuery ./internal/agent/fingerprint:FuzzDefaultRoute ./internal/agent/task:FuzzReplace ./internal/agent/local:FuzzRecord ./internal/agent/local:FuzzFile \
-	./internal/agent/supervise:FuzzFrame ./internal/agent/supervise:FuzzState ./internal/agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside
+	./internal/agent/supervise:FuzzFrame ./internal/agent/supervise:FuzzState ./internal/agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside \
+	./internal/filter:FuzzCompile ./internal/api:FuzzPagingTokens ./internal/api:FuzzSocket ./internal/diff:FuzzJobs ./jobspec:FuzzFormat ./jobspec:FuzzPool ./internal/expr:FuzzParse ./internal/acl:FuzzParse ./internal/gossip:FuzzTags
 
 .PHONY: fuzz
 fuzz:
