@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -312,7 +313,7 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 	case *berth.Deployment:
 		p.Deployment = op.ShowDeployment(row)
 	case *berth.Node:
-		v := op.ShowNode(row)
+		v := op.ShowNode(withoutDynamic(row))
 		p.Node = &v
 	case *berth.ServiceRegistration:
 		v := serviceView(row)
@@ -336,6 +337,15 @@ func eventPayload(snap *state.Snapshot, e *events.Event) op.EventPayload {
 		accessPayload(snap, e.Row, &p)
 	}
 	return p
+}
+
+// withoutDynamic returns a node without its dynamic host volumes: they belong to
+// namespaces that a reader of nodes may not see. The topic HostVolume has them.
+func withoutDynamic(n *berth.Node) *berth.Node {
+	own := *n
+	own.HostVolumes = maps.Clone(n.HostVolumes)
+	maps.DeleteFunc(own.HostVolumes, func(_ string, info berth.HostVolumeInfo) bool { return info.ID != "" })
+	return &own
 }
 
 // accessPayload shows a row of access control, a variable or the scheduler

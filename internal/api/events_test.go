@@ -290,6 +290,23 @@ func TestRightsToEvents(t *testing.T) {
 	})
 }
 
+// A node's event has the volumes of its configuration only: dynamic ones belong to
+// namespaces that a reader of nodes may not see.
+func TestEventsOfNodesHideVolumesOfNamespaces(t *testing.T) {
+	streaming(t, events.Limits{}, nil, func(x *stream) {
+		out, stop := x.ask("topic=Node")
+		defer stop()
+		x.Must(t, statetest.AddNode(1, 4000, 4000, func(n *berth.Node) {
+			n.HostVolumes = map[string]berth.HostVolumeInfo{"of-all": {Path: "/srv"}, "of-team": {ID: "a-volume", Path: "/volumes/a-volume"}}
+		}))
+		synctest.Wait()
+		list := out.lines()
+		if last := list[len(list)-1]; !strings.Contains(last, "/srv") || strings.Contains(last, "of-team") || strings.Contains(last, "a-volume") {
+			t.Errorf("the event is %s", last)
+		}
+	})
+}
+
 // What is asked for wrongly is refused by name; HEAD does not wait; what needs
 // a buffer says so where there is none.
 func TestBadSubscriptions(t *testing.T) {

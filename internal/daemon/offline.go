@@ -92,7 +92,7 @@ func DumpSnapshot(f *os.File, expression string, to io.Writer) error {
 }
 
 // RedactSnapshot writes an operator's snapshot without its secrets: the root
-// keys, and the secrets of nodes.
+// keys, and the secrets of nodes and of CSI volumes.
 func RedactSnapshot(from io.Reader, to io.Writer) error {
 	b, snap, err := consensus.ReadBackup(bufio.NewReaderSize(from, 256<<10))
 	if err != nil {

@@ -32,6 +32,11 @@ func (s *Snapshot) Tables() []DumpTable {
 		table("Deletions", anyRows(s.Deletions())),
 		table("Streams", anyRows(s.StreamJobs())),
 		table("Resources", anyRows(s.Resources())),
+		table("HostVolumes", anyRows(s.HostVolumes())),
+		table("HostVolumeClaims", anyRows(s.HostVolumeClaims())),
+		table("CSIVolumes", without(s.CSIVolumes(), func(v *berth.CSIVolume) { v.Secrets = nil })),
+		table("CSIClaims", anyRows(s.CSIClaims())),
+		table("CSIPlugins", anyRows(s.CSIPlugins())),
 		table("RootKeys", without(s.RootKeys(), func(k *berth.RootKey) { k.Wrapped.Data, k.Wrapped.Salt = nil, nil })),
 		table("Variables", without(s.Variables(), func(v *berth.SealedVariable) { v.Data, v.Lock = nil, nil })),
 		table("ACLPolicies", anyRows(s.ACLPolicies())),
@@ -68,8 +73,8 @@ func without[T any](rows iter.Seq[*T], drop func(*T)) iter.Seq[any] {
 }
 
 // WithoutSecrets returns the state without the secret part of the root keys and
-// without the secrets of nodes. It is for people who look for a defect: a
-// cluster restored from it can read none of its variables.
+// without the secrets of nodes and of CSI volumes. It is for people who look for a
+// defect: a cluster restored from it can read none of its variables.
 func (s *Snapshot) WithoutSecrets() *Snapshot {
 	tx := Begin(s)
 	for k := range s.RootKeys() {
@@ -81,6 +86,11 @@ func (s *Snapshot) WithoutSecrets() *Snapshot {
 		bare := *n
 		bare.SecretID = ""
 		tx.putNode(n, &bare)
+	}
+	for v := range s.CSIVolumes() {
+		bare := *v
+		bare.Secrets = nil
+		tx.csi.put(tx, CSIVolumes, csiKey(v.Namespace, v.ID), &bare)
 	}
 	return tx.End().Snapshot
 }
