@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	cnitypes "github.com/containernetworking/cni/pkg/types"
@@ -88,10 +89,10 @@ type Networks struct {
 	mu   sync.Mutex
 	busy map[string]*sync.Mutex // by allocation; an entry stays
 
-	// adding lets one network be made at a time: plugins make chains of the firewall
-	// that all networks share, and fail if two do so at once. The agents of a machine
-	// take turns by a lock on Config.Addresses.
-	adding sync.Mutex
+	// adding, of capacity 1, lets one network be made at a time: plugins make chains
+	// of the firewall that all networks share, and fail if two do so at once. The
+	// agents of a machine take turns by a lock on Config.Addresses.
+	adding chan struct{}
 }
 
 // interfaceName is the name of the interface that plugins make in a namespace.
@@ -104,7 +105,7 @@ func New(c Config) (*Networks, error) {
 			return nil, fmt.Errorf("networks: %w", err)
 		}
 	}
-	return &Networks{c: c, cni: libcni.NewCNIConfigWithCacheDir(c.Plugins, filepath.Join(c.StateDir, "results"), nil), busy: map[string]*sync.Mutex{}}, nil
+	return &Networks{c: c, cni: libcni.NewCNIConfigWithCacheDir(c.Plugins, filepath.Join(c.StateDir, "results"), nil), busy: map[string]*sync.Mutex{}, adding: make(chan struct{}, 1)}, nil
 }
 
 // lock lets one caller at a time work on the network of an allocation.
@@ -180,8 +181,12 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 
 // add has the plugins make a network, while no other agent of the machine does so.
 func (n *Networks) add(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (cnitypes.Result, error) {
-	n.adding.Lock()
-	defer n.adding.Unlock()
+	select {
+	case n.adding <- struct{}{}:
+		defer func() { <-n.adding }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another network is being made: %w", context.Cause(ctx))
+	}
 	if err := os.MkdirAll(n.c.Addresses, 0o700); err != nil {
 		return nil, err
 	}
@@ -190,10 +195,32 @@ func (n *Networks) add(ctx context.Context, list *libcni.NetworkConfigList, rt *
 		return nil, err
 	}
 	defer turn.Close() // which ends the turn
-	if err := unix.Flock(int(turn.Fd()), unix.LOCK_EX); err != nil {
+	if err := lockFile(ctx, turn); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", n.c.Addresses, err)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pluginTime, fmt.Errorf("the plugins have not ended after %s", pluginTime))
+	defer cancel()
 	return n.cni.AddNetworkList(ctx, list, rt)
+}
+
+// pluginTime is how long plugins may take to make one network, so that one that
+// hangs does not keep all others waiting.
+const pluginTime = 2 * time.Minute
+
+// lockFile takes the lock of a file, which ends when the file is closed. It waits
+// for other processes until ctx ends.
+func lockFile(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another agent holds it: %w", context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Gateway returns the address of the bridge: the first of the IPv4 subnet. It is

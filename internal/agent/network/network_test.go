@@ -230,6 +230,27 @@ func TestAgentsOfAMachineShareABridge(t *testing.T) {
 	}
 }
 
+// An agent whose turn does not come, because another one hangs, waits no longer
+// than its allocation does.
+func TestATurnThatDoesNotCome(t *testing.T) {
+	open := func(dir string) *os.File {
+		f, err := os.Open(dir)
+		must(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	dir := t.TempDir()
+	held, turn := open(dir), open(dir)
+	must(t, lockFile(t.Context(), held))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := lockFile(ctx, turn); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v; want that of the context", err)
+	}
+	must(t, held.Close())
+	must(t, lockFile(t.Context(), turn))
+}
+
 // Networks that are made at the same time on a machine that has none share chains
 // of the firewall, which only one of them can make.
 func TestNetworksThatAreMadeAtOnce(t *testing.T) {
