@@ -88,9 +88,10 @@ func (x allocFS) run(ctx context.Context, c *call) error {
 // contradict each other. It calls no server.
 func (x allocFS) check(c *call) (path string, err error) {
 	path = "/"
+	if err := c.notNegative(numberFlag{"n", int64(*x.lines)}, numberFlag{"c", *x.bytes}); err != nil {
+		return "", err
+	}
 	switch {
-	case *x.lines < 0 || *x.bytes < 0:
-		return "", c.usagef("-n and -c must be at least 0")
 	case c.flags.given("n") && c.flags.given("c"):
 		return "", c.usagef("-n and -c cannot be used together")
 	case *x.job == "" && len(c.args) == 0:

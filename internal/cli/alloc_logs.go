@@ -138,9 +138,10 @@ func logsOf(c *call, a *op.Alloc, task, stream string) opener {
 // check returns a usage error for flags and arguments that contradict each
 // other. It calls no server.
 func (l allocLogs) check(c *call) error {
+	if err := c.notNegative(numberFlag{"n", int64(*l.lines)}, numberFlag{"c", *l.bytes}); err != nil {
+		return err
+	}
 	switch {
-	case *l.lines < 0 || *l.bytes < 0:
-		return c.usagef("-n and -c must be at least 0")
 	case c.flags.given("n") && c.flags.given("c"):
 		return c.usagef("-n and -c cannot be used together")
 	case *l.job == "" && len(c.args) == 0:

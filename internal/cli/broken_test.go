@@ -165,7 +165,7 @@ func TestBrokenFlags(t *testing.T) {
 		"job history -version one web":          "-version must be a version number, got \"one\"",
 		"job scale web -5 -6 -7":                "unexpected argument",
 		"alloc logs":                            "missing argument",
-		"alloc logs -n -1 abcd":                 "-n and -c must be at least 0",
+		"alloc logs -n -1 abcd":                 "flag -n must be at least 0, got -1",
 		"node eligibility":                      "-enable",
 		"eval list -per-page 5000":              "flag -per-page must be between 0 and 1000, got 5000",
 		"namespace apply":                       "missing argument",

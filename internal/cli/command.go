@@ -155,6 +155,23 @@ func (c *call) usagef(format string, args ...any) error {
 	return &usageError{c.command.name, berth.Errorf(berth.Invalid, format, args...)}
 }
 
+// notNegative returns a usage error for the first flag, in the order given, whose
+// value is below 0.
+func (c *call) notNegative(flags ...numberFlag) error {
+	for _, f := range flags {
+		if f.value < 0 {
+			return c.usagef("flag -%s must be at least 0, got %d", f.name, f.value)
+		}
+	}
+	return nil
+}
+
+// numberFlag is a flag with its value.
+type numberFlag struct {
+	name  string
+	value int64
+}
+
 // parse sets the flags on the command line, in any position, and returns the
 // other arguments. After -- nothing is a flag. help reports that help was asked
 // for.

@@ -77,13 +77,14 @@ func (d *debugFlags) run(ctx context.Context, c *call) error {
 			return c.usagef("flag -%s must be between 0s and 24h, got %s", name, v)
 		}
 	}
+	if err := c.notNegative(numberFlag{"max-nodes", int64(*d.most)}, numberFlag{"event-index", int64(*d.eventIndex)}); err != nil {
+		return err
+	}
 	switch {
 	case *d.interval < 100*time.Millisecond:
 		return c.usagef("flag -interval must be at least 100ms, got %s", *d.interval)
 	case *d.export && *d.lookback > 0:
 		return c.usagef("-log-file-export and -log-lookback cannot be used together")
-	case *d.most < 0 || *d.eventIndex < 0:
-		return c.usagef("-max-nodes and -event-index must be at least 0")
 	case !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, strings.ToLower(*d.level)):
 		return c.usagef("flag -log-level must be trace, debug, info, warn or error, got %q", *d.level)
 	}

@@ -82,8 +82,8 @@ func operatorRaftStateCommand() *command {
 		setup: func(f *flags) action {
 			last := f.Int("last-index", 0, "Apply the log up to this `index` only. 0 is all of it.")
 			return func(_ context.Context, c *call) error {
-				if *last < 0 {
-					return c.usagef("flag -last-index must be at least 0, got %d", *last)
+				if err := c.notNegative(numberFlag{"last-index", int64(*last)}); err != nil {
+					return err
 				}
 				return daemon.DumpState(c.path(c.args[0]), uint64(*last), c.Out)
 			}

@@ -111,8 +111,8 @@ func (s *operatorScheduler) run(ctx context.Context, c *call) error {
 		{"node-limit-for-feasibility-checks", *s.limit, &in.NodeLimitForFeasibilityChecks},
 		{"max-starts-per-node", *s.starts, &in.MaxStartsPerNode},
 	} {
-		if n.value < 0 {
-			return c.usagef("flag -%s must be at least 0, got %d", n.flag, n.value)
+		if err := c.notNegative(numberFlag{n.flag, int64(n.value)}); err != nil {
+			return err
 		}
 		if c.flags.given(n.flag) {
 			*n.to = uint(n.value)

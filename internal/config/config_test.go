@@ -246,7 +246,7 @@ func TestFlagsOfAllKinds(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	_, err = Load(nil, Overrides{Dev: true, Flags: []Flag{{"-bind", "bind_addr", "nowhere"}, {"-servers", "client.servers", true}}})
-	if err == nil || !strings.Contains(err.Error(), "-servers: client.servers: must be a list of strings, got a bool") {
+	if err == nil || !strings.Contains(err.Error(), "-servers: client.servers: must be a list of strings, got true") {
 		t.Errorf("flags that are wrong: %v", err)
 	}
 }

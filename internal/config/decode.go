@@ -81,19 +81,27 @@ func (d *decoder) unknown(pos, path string, known []string) {
 	d.addf(pos, berth.Clip(path, 100), "unknown key; did you mean %s?", best)
 }
 
-// kind returns what a value is, with its article, for problems.
+// kind returns what a value is, for problems: numbers and bools themselves. A
+// string in the place of a block or list may be a secret, so it is not shown.
 func kind(v any) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case string:
 		return "a string"
-	case bool:
-		return "a bool"
-	case int64, float64:
-		return "a number"
+	case bool, int64, float64:
+		return fmt.Sprint(v)
 	case []*node:
 		return "a list"
 	}
 	return "a block"
+}
+
+// scalar is as kind for a value that should be a number or a bool, which no secret
+// is: of a string it shows the beginning.
+func scalar(v any) string {
+	if text, ok := v.(string); ok {
+		return fmt.Sprintf("the string %.40q", text)
+	}
+	return kind(v)
 }
 
 // The readers of values. Strings convert to numbers and bools and back, as with
@@ -131,7 +139,7 @@ func (d *decoder) flag(path string, n *node) (bool, bool) {
 			return v == "true", true
 		}
 	}
-	d.addf(n.pos, path, "must be true or false, got %s", kind(n.value))
+	d.addf(n.pos, path, "must be true or false, got %s", scalar(n.value))
 	return false, false
 }
 
@@ -149,7 +157,7 @@ func (d *decoder) whole(path string, n *node) (int, bool) {
 		d.addf(n.pos, path, "must be an integer, got %v", f)
 		return 0, false
 	}
-	d.addf(n.pos, path, "must be an integer, got %s", kind(n.value))
+	d.addf(n.pos, path, "must be an integer, got %s", scalar(n.value))
 	return 0, false
 }
 
@@ -168,7 +176,7 @@ func (d *decoder) number(path string, n *node) (float64, bool) {
 			return float64(i), true
 		}
 	}
-	d.addf(n.pos, path, "must be a number, got %s", kind(n.value))
+	d.addf(n.pos, path, "must be a number, got %s", scalar(n.value))
 	return 0, false
 }
 

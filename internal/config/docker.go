@@ -96,7 +96,7 @@ func (d *decoder) dockerOption(at, key, v string) bool {
 	if f, ok := flags[key]; ok {
 		on, err := strconv.ParseBool(v)
 		if err != nil && v != "" {
-			d.fail(at, "must be true or false")
+			d.fail(at, "must be true or false, got %.40q", v)
 		} else if v != "" {
 			*f.to = on == f.yes
 		}

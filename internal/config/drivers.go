@@ -180,7 +180,7 @@ func options(d *decoder, path string, n *node) {
 		case k == "driver.raw_exec.enable" && (v == "0" || v == "false" || v == ""):
 			d.to.Plugins.RawExec = false
 		case k == "driver.raw_exec.enable":
-			d.fail(at, "must be true or false")
+			d.fail(at, "must be true or false, got %.40q", v)
 		case k == "driver.raw_exec.no_cgroups" && (v == "1" || v == "true"):
 			d.to.Plugins.Raw.NoCgroups = true
 		case (k == "driver.allowlist" || k == "driver.whitelist") && v != "":

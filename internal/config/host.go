@@ -66,7 +66,7 @@ func named[T any](d *decoder, path string, n *node, keys func(v *T) table) map[s
 		at := decode.Join(path, name)
 		d.setAt[at] = o[name].pos
 		if _, ok := o[name].value.(object); !ok {
-			d.addf(o[name].pos, berth.Clip(at, 100), "must be a block with a name: %s \"name\" { }", path[strings.LastIndexByte(path, '.')+1:])
+			d.addf(o[name].pos, berth.Clip(at, 100), "must be a block with a name: %s \"name\" { }, got %s", path[strings.LastIndexByte(path, '.')+1:], kind(o[name].value))
 			continue
 		}
 		var v T
