@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,11 +49,21 @@ func New(dir, binary string) *Bed {
 // build.
 func Build(dir string, flags ...string) (binary string, err error) {
 	binary = filepath.Join(dir, "berth")
-	args := append(append([]string{"build", "-tags", "faults"}, flags...), "-o", binary, "berth/cmd/berth")
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build berth: %w\n%s", err, out)
+	return binary, Program(binary, "berth/cmd/berth", append([]string{"-tags", "faults"}, flags...)...)
+}
+
+// Program builds a program at a path, or below it if that is a directory: static,
+// as releases are, so that all of them share what was compiled; only the race
+// detector needs a C compiler.
+func Program(path, pkg string, flags ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...)
+	if !slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	return binary, nil
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return nil
 }
 
 // Environ is the environment of the bed's processes; of two values of a variable

@@ -4,10 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // testOptions are those of all tests; TestMain fills them.
@@ -38,8 +39,8 @@ func testMain(m *testing.M) (int, error) {
 		}
 		defer os.RemoveAll(dir)
 		binary := filepath.Join(dir, "berth")
-		if out, err := exec.Command("go", "build", "-tags", "faults", "-o", binary, "berth/cmd/berth").CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("%w\n%s", err, out)
+		if err := bed.Program(binary, "berth/cmd/berth", "-tags", "faults"); err != nil {
+			return 1, err
 		}
 		if err := os.Setenv(binaryVar, binary); err != nil {
 			return 1, err

@@ -117,11 +117,7 @@ func must(t *testing.T, err error) {
 // build builds a static program.
 func build(t *testing.T, path, source string) {
 	t.Helper()
-	cmd := exec.Command("go", "build", "-o", path, source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must(t, bed.Program(path, source))
 }
 
 // leftNothing checks that nothing of the network of an allocation is left on the

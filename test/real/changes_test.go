@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -260,10 +259,7 @@ func TestACanaryAndABadVersion(t *testing.T) {
 // greeter is the program of a small HTTP service, built once for all tests.
 var greeter = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(bed.SuiteDir(), "hello")
-	if out, err := exec.Command("go", "build", "-o", path, "berth/examples/hello").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return path, nil
+	return path, bed.Program(path, "berth/examples/hello")
 })
 
 // visitor asks a service over and over, at the addresses under which it is

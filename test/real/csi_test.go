@@ -2,7 +2,6 @@ package real
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"berth/internal/failpoint"
+	"berth/test/bed"
 )
 
 // csiWorld is a cluster of two nodes with the example plugin on both.
@@ -36,8 +36,8 @@ func newCSIWorld(t *testing.T, o csiOptions) *csiWorld {
 	w := &csiWorld{world: newWorld(t)}
 	w.provider = filepath.Join(w.Dir, "provider")
 	w.program = filepath.Join(w.Dir, "disk")
-	if out, err := exec.Command("go", "build", "-o", w.program, "berth/examples/csi/plugin").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := bed.Program(w.program, "berth/examples/csi/plugin"); err != nil {
+		t.Fatal(err)
 	}
 	config := []string{both}
 	if o.losing {

@@ -2,7 +2,6 @@ package real
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,8 +21,8 @@ func buildPlugins(t *testing.T, w *world) string {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"shell", "fakegpu"} {
-		if out, err := exec.Command("go", "build", "-o", dir, "berth/examples/plugins/"+name).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		if err := bed.Program(dir, "berth/examples/plugins/"+name); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return dir

@@ -36,7 +36,9 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	if out, err := exec.Command("go", "build", "-o", dir, "berth/examples/plugins/shell").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", dir, "berth/examples/plugins/shell")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		panic(string(out))
 	}
 	plugins = dir
