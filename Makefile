@@ -45,6 +45,10 @@ BIN    ?= bin
 STATIC  = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w'
 RACE    = CGO_ENABLED=1 $(GO) test -race -tags faults
 
+# Under the race detector a program sleeps for a second before it ends, unless
+# told not to.
+export GORACE ?= atexit_sleep_ms=0
+
 # What is built does not depend on the directory, so clones share the cache.
 export GOFLAGS ?= -trimpath
 

@@ -25,22 +25,13 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver/raw"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/supervise"
 	"berth/internal/eventually"
 	"berth/internal/saferoot"
 	"berth/internal/wire"
 	"berth/op"
 )
-
-// supervisor is how the tests' agents run one: under the race detector a
-// process takes a second to end unless told not to.
-func supervisor() []string {
-	exe, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
-	return []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"}
-}
 
 // agentProcess is an agent that is there to be killed: its directory and a
 // server's address.
@@ -50,7 +41,7 @@ func agentProcess(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	a, err := New(Config{
 		Servers: NewCluster([]string{args[1]}, "", nil, log), DataDir: args[0], RawExec: raw.Config{Enabled: true}, MockDriver: true, LoopbackOnly: true,
-		CgroupParent: os.Getenv("TEST_CGROUP"), Supervisor: supervisor(), Log: log,
+		CgroupParent: os.Getenv("TEST_CGROUP"), Supervisor: isolatetest.Command(), Log: log,
 	})
 	if err == nil {
 		err = a.Run(ctx)

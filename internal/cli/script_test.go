@@ -261,7 +261,7 @@ func withIDs(ts *testscript.TestScript, args []string) []string {
 func process(ctx context.Context, link string, p *Program) (code int, err error) {
 	cmd := exec.CommandContext(ctx, link, p.Args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Dir, p.In, p.Out, p.Err
-	cmd.Env = append(slices.Clone(p.Env), runAsProgram+"=1", "HOME="+p.Dir, "PATH="+os.Getenv("PATH"))
+	cmd.Env = append(slices.Clone(p.Env), runAsProgram+"=1", "HOME="+p.Dir, "PATH="+os.Getenv("PATH"), "GORACE="+os.Getenv("GORACE"))
 	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = nil

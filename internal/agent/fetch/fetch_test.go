@@ -17,12 +17,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/saferoot"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "supervise" && os.Args[2] == Word {
-		os.Exit(Main())
+		isolatetest.Exit(Main())
 	}
 	os.Exit(m.Run())
 }
@@ -38,19 +39,16 @@ type rig struct {
 
 func newRig(t *testing.T, c Config) *rig {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Command = []string{exe, "supervise"}
+	c.Command = isolatetest.Command()
 	dir := t.TempDir()
 	if err := os.MkdirAll(dir+"/task/local", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{Fetcher: New(c), files: map[string][]byte{}}
-	if r.root, err = saferoot.Open(dir); err != nil {
+	root, err := saferoot.Open(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
+	r := &rig{Fetcher: New(c), root: root, files: map[string][]byte{}}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.asked.Add(1)
 		if to := q.URL.Query().Get("to"); to != "" {

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,13 +13,9 @@ import (
 // A renderer that is killed is no fault of the template: it can be tried again, while
 // one that the kernel ends for its time cannot.
 func TestTheRendererIsKilled(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Run(t.Context(), []string{exe, "supervise"}, &Request{Templates: []Template{{Text: `{{ range loop 1000000 }}{{ range loop 1000000 }}{{ end }}{{ end }}`}}})
+		_, err := Run(t.Context(), isolatetest.Command(), &Request{Templates: []Template{{Text: `{{ range loop 1000000 }}{{ range loop 1000000 }}{{ end }}{{ end }}`}}})
 		ended <- err
 	}()
 	var pids []int
@@ -32,7 +27,7 @@ func TestTheRendererIsKilled(t *testing.T) {
 		t.Errorf("killed, it says %v", err)
 	}
 	eventually.True(t, "no process is left", func() bool { return len(isolatetest.Helpers(t, Word)) == 0 })
-	_, err = Run(t.Context(), []string{exe, "supervise"}, &Request{Templates: []Template{{Text: `{{ range loop 1000000 }}{{ range loop 1000000 }}{{ end }}{{ end }}`}}})
+	_, err := Run(t.Context(), isolatetest.Command(), &Request{Templates: []Template{{Text: `{{ range loop 1000000 }}{{ range loop 1000000 }}{{ end }}{{ end }}`}}})
 	if berth.KindOf(err) != berth.Invalid || !strings.Contains(err.Error(), "for what it used") {
 		t.Errorf("without end, it says %v", err)
 	}

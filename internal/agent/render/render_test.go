@@ -7,23 +7,20 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/templating"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "supervise" && os.Args[2] == Word {
-		os.Exit(Main())
+		isolatetest.Exit(Main())
 	}
 	os.Exit(m.Run())
 }
 
 func run(t *testing.T, r *Request) []Result {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := Run(t.Context(), []string{exe, "supervise"}, r)
+	out, err := Run(t.Context(), isolatetest.Command(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +72,6 @@ func TestValues(t *testing.T) {
 // A template reads nothing of the host, starts nothing, and ends when it uses
 // too much. What other systems would answer is refused by name.
 func TestAdvisory_C44_C45_HostileTemplates(t *testing.T) {
-	exe, _ := os.Executable()
 	for _, x := range []struct{ text, want string }{
 		{`{{ key "a" }}`, "needs Consul"},
 		{`{{ with secret "a" }}{{ end }}`, "needs Vault"},
@@ -93,7 +89,7 @@ func TestAdvisory_C44_C45_HostileTemplates(t *testing.T) {
 		{`{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`, "exceeded maximum template depth|cannot be rendered"}, // which of two bounds is met first
 		{`{{ sprig_repeat 1000000000 "aaaaaaaaaa" }}`, "cannot be rendered"},
 	} {
-		out, err := Run(t.Context(), []string{exe, "supervise"}, &Request{Templates: []Template{{Text: x.text}}})
+		out, err := Run(t.Context(), isolatetest.Command(), &Request{Templates: []Template{{Text: x.text}}})
 		got := ""
 		switch {
 		case err != nil:

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/agent/isolate/isolatetest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,11 +20,7 @@ func TestMain(m *testing.M) {
 // providers returns a directory with one provider, a shell script.
 func providers(t *testing.T, script string, mode os.FileMode) *Providers {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Providers{Command: []string{exe, "supervise"}, Dir: t.TempDir()}
+	p := &Providers{Command: isolatetest.Command(), Dir: t.TempDir()}
 	file := filepath.Join(p.Dir, "store")
 	if err := errors.Join(os.WriteFile(file, []byte("#!/bin/sh\n"+script), mode), os.Chmod(file, mode)); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/mock"
 	"berth/internal/agent/fetch"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/saferoot"
 	"berth/op"
 )
@@ -82,10 +83,6 @@ func ready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root, [
 // unready returns the attempt to start a task, before anything is there.
 func unready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a := sampleAlloc(t, task)
 	root, err := saferoot.Open(t.TempDir())
 	if err != nil {
@@ -94,7 +91,7 @@ func unready(t *testing.T, task string, v *variables) (*attempt, *saferoot.Root)
 	t.Cleanup(func() { root.Close() })
 	place := samplePlace()
 	place.AllocDir = root.Path()
-	command := []string{exe, "supervise"}
+	command := isolatetest.Command()
 	tk := a.Job.TaskGroups[0].Tasks[0]
 	at := &attempt{
 		alloc: a, task: tk, place: place, driver: mock.New(true), names: Names{Node: place.Node}, out: &driver.Task{Name: tk.Name, AllocDir: root},
@@ -158,14 +155,10 @@ func TestAdvisory_C37_PathsAreCheckedAfterInterpolation(t *testing.T) {
 // A task waits for a variable that is not there, and says so; when it changes,
 // the task is told.
 func TestAChangedVariableRestartsTheTask(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	v := newVariables()
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1h"},"RestartPolicy":{"Attempts":0,"Interval":"1h","Delay":"1s","Mode":"fail"},"KillTimeout":"1s",
 		"Templates":[{"EmbeddedTmpl":"{{ with nomadVar \"nomad/jobs/web\" }}{{ .x }}{{ end }}","DestPath":"local/x","ChangeMode":"restart"}]}`)
-	b.c.Inputs = Inputs{Command: []string{exe, "supervise"}, Values: v.values}
+	b.c.Inputs = Inputs{Command: isolatetest.Command(), Values: v.values}
 	news := make(chan struct{}, 1)
 	b.c.Changed = func() {
 		select {

@@ -18,6 +18,7 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker/dockertest"
 	"berth/internal/agent/driver/drivertest"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/logs"
 	"berth/internal/agent/supervise"
 	"berth/internal/driverconfig"
@@ -65,7 +66,7 @@ func with(c map[string]any, more ...any) map[string]any {
 // allocs makes tasks whose containers are gone at the end of the test.
 func allocs(t *testing.T) func(launch uint64, config map[string]any) *driver.Task {
 	t.Helper()
-	s := drivertest.Driver{Supervisor: []string{os.Args[0], "supervise"}}
+	s := drivertest.Driver{Supervisor: isolatetest.Command()}
 	alloc := s.Alloc(t)
 	return func(launch uint64, config map[string]any) *driver.Task {
 		task := alloc(launch, config)
@@ -129,7 +130,7 @@ func TestContract(t *testing.T) {
 			{"args": []any{"x"}}, with(does("run"), "privileged", true), with(does("run"), "cap_add", []any{"sys_admin"}), with(does("run"), "volumes", []any{"/etc:/x"}),
 			with(does("run"), "command", "/no/such/program", "entrypoint", []any{"/none"}), with(does("run"), "image", "UPPER CASE"), with(does("run"), "ports", []any{"none"}),
 		},
-		Supervisor: []string{os.Args[0], "supervise"},
+		Supervisor: isolatetest.Command(),
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"berth"
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/drivertest"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/plugin"
 	"berth/internal/agent/supervise"
 )
@@ -68,10 +69,6 @@ func open(t *testing.T) (*Driver, *plugin.Plugins) {
 func sh(script string) map[string]any { return map[string]any{"script": script} }
 
 func suite(t *testing.T) drivertest.Driver {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return drivertest.Driver{
 		New:      func() driver.Driver { d, _ := open(t); return d },
 		Disabled: func() driver.Driver { d, _ := open(t); return driver.Disabled(d) },
@@ -86,7 +83,7 @@ func suite(t *testing.T) drivertest.Driver {
 		Refused: []map[string]any{
 			nil, {"script": ""}, {"script": []any{"a"}}, {"script": "true", "args": "x"}, {"script": "true", "more": 1}, {"script": "true", "env": "x"},
 		},
-		Supervisor: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"},
+		Supervisor: isolatetest.Command(),
 	}
 }
 

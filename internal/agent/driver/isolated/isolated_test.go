@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/drivertest"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/supervise"
 )
 
@@ -34,10 +35,6 @@ func needs(t *testing.T, d *Driver) {
 }
 
 func suite() drivertest.Driver {
-	exe, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
 	return drivertest.Driver{
 		New:      func() driver.Driver { return Exec(Config{}) },
 		Disabled: func() driver.Driver { return Exec(Config{Disabled: true}) },
@@ -57,7 +54,7 @@ func suite() drivertest.Driver {
 			{"command": "/bin/sh", "args": []any{"a\x00b"}}, {"command": "/bin/sh\x00"}, {"command": "/bin/sh", "pid_mode": "mine"},
 			{"command": "/bin/sh", "cap_add": []any{"sys_admin"}}, {"command": "/bin/sh", "cap_add": []any{"no_such"}},
 		},
-		Supervisor: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"},
+		Supervisor: isolatetest.Command(),
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"berth/internal/agent/driver/docker/dockertest"
 	"berth/internal/agent/driver/drivertest"
 	"berth/internal/agent/driver/podman/podmantest"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/logs"
 	"berth/internal/agent/supervise"
 	"berth/internal/eventually"
@@ -97,7 +98,7 @@ func prepare(t *testing.T, task *driver.Task) {
 // newTask makes a task of an allocation of its own.
 func newTask(t *testing.T, config map[string]any) *driver.Task {
 	t.Helper()
-	s := drivertest.Driver{Supervisor: []string{os.Args[0], "supervise"}}
+	s := drivertest.Driver{Supervisor: isolatetest.Command()}
 	task := s.Alloc(t)(1, config)
 	prepare(t, task)
 	return task
@@ -119,7 +120,7 @@ func TestContract(t *testing.T) {
 			with(does("run"), "socket", "none"), with(does("run"), "network_mode", "ns:/proc/1/ns/net"), with(does("run"), "devices", []any{"/dev/kmsg"}),
 			with(does("run"), "security_opt", []any{"seccomp=unconfined"}), with(does("run"), "selinux_opts", []any{"disable"}),
 		},
-		Supervisor: []string{os.Args[0], "supervise"},
+		Supervisor: isolatetest.Command(),
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/drivertest"
 	"berth/internal/agent/driver/process"
+	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/supervise"
 )
 
@@ -28,10 +29,6 @@ func sh(script string) map[string]any {
 }
 
 func suite() drivertest.Driver {
-	exe, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
 	return drivertest.Driver{
 		New:      func() driver.Driver { return New(Config{Enabled: true}) },
 		Disabled: func() driver.Driver { return New(Config{}) },
@@ -49,7 +46,7 @@ func suite() drivertest.Driver {
 			{"command": "../../bin/sh"}, {"command": "/bin/sh", "work_dir": "relative"}, {"command": "/bin/sh", "work_dir": "/nowhere"},
 			{"command": "/bin/sh", "args": []any{"a\x00b"}}, {"command": "/bin/sh\x00"},
 		},
-		Supervisor: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"},
+		Supervisor: isolatetest.Command(),
 	}
 }
 

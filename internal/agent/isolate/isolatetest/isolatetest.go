@@ -1,5 +1,5 @@
-// Package isolatetest finds the helpers that a test has started, so that it can
-// kill them.
+// Package isolatetest starts the helpers and supervisors of a test, and finds the
+// helpers, so that the test can kill them.
 package isolatetest
 
 import (
@@ -8,8 +8,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// Command runs the test binary itself with the argument "supervise", on which its
+// TestMain becomes a supervisor or a helper. Under the race detector a process
+// sleeps for a second before it ends unless told not to.
+func Command() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", exe, "supervise"}
+}
+
+// Exit ends a helper, at once under the race detector too: in its box it cannot
+// read the environment in which [Command] tells it so. What the detector found is
+// not in its exit code.
+func Exit(code int) { syscall.Exit(code) }
 
 // Helpers returns the process IDs of the helpers of this program that do one of the
 // given works, such as fetch.Word, once they have begun.

@@ -280,7 +280,7 @@ func Archive() ([]byte, error) {
 	defer os.RemoveAll(dir)
 	bin := filepath.Join(dir, "task")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "berth/internal/agent/driver/docker/dockertest/task")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w: %s", err, out)
 	}
