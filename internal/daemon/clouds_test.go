@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"berth/internal/agent/cloud"
@@ -26,6 +27,22 @@ func TestWhichCloudsAreAsked(t *testing.T) {
 	} {
 		if got := clouds(&x.client, x.here); !maps.Equal(got, x.want) {
 			t.Errorf("%+v on %q: %v, not %v", x.client, x.here, got, x.want)
+		}
+	}
+}
+
+// What ends the node is the error of the agent, whichever part of it ends first.
+func TestTheErrorOfTheNodeIsTheAgents(t *testing.T) {
+	t.Setenv("AWS_ENV_URL", "http://127.0.0.1:1/")
+	for range 5 {
+		d, _ := newAgent(t, `client {
+  fingerprint "env_aws" {
+    retry_attempts  = 0
+    exit_on_failure = true
+  }
+}`)
+		if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the cloud does not answer") {
+			t.Fatalf("the error is %v", err)
 		}
 	}
 }

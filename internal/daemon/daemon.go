@@ -198,17 +198,16 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.runGossip(rest, g)
 	}
 	g.Go(func() error {
-		defer endRest()
 		// If another part fails, the node must end as well.
 		stop := context.AfterFunc(rest, endNode)
 		defer stop()
-		defer d.leave(ctx)
-		defer d.notify("STOPPING=1")
-		if d.agent != nil {
-			return d.agent.Run(node)
+		err := d.runNode(node)
+		d.notify("STOPPING=1")
+		d.leave(ctx)
+		if err == nil { // else the group ends the rest, once it has kept the error
+			endRest()
 		}
-		<-node.Done()
-		return nil
+		return err
 	})
 	d.notify("READY=1")
 	err := g.Wait()
@@ -219,6 +218,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	d.log.Info("the agent has ended", "error", err)
 	return err
+}
+
+// runNode runs the node, if there is one, until ctx ends.
+func (d *Daemon) runNode(ctx context.Context) error {
+	if d.agent != nil {
+		return d.agent.Run(ctx)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // HTTPAddr is the URL of the HTTP API, with the port that was bound.

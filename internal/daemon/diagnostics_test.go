@@ -24,11 +24,11 @@ type started struct {
 	file string // its configuration
 }
 
-// startAgent starts an agent with a configuration.
-func startAgent(t *testing.T, text string) *started {
+// newAgent returns an agent with a configuration, and the file that has it.
+func newAgent(t *testing.T, text string) (d *Daemon, file string) {
 	t.Helper()
 	dir := t.TempDir()
-	file := filepath.Join(dir, "a.hcl")
+	file = filepath.Join(dir, "a.hcl")
 	write(t, file, text)
 	over := config.Overrides{Dev: true, Flags: []config.Flag{
 		{Name: "-data-dir", Key: "data_dir", Value: filepath.Join(dir, "data")}, {Name: "", Key: "ports.http", Value: 0}, {Name: "", Key: "ports.rpc", Value: 0},
@@ -42,13 +42,21 @@ func startAgent(t *testing.T, text string) *started {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { log.Close() })
 	over.Again = conf
-	d, err := New(Config{Config: conf, Log: log.Logger, Output: log, Version: "test", NomadVersion: "2.0.5", Reload: func() (*config.Config, error) {
+	d, err = New(Config{Config: conf, Log: log.Logger, Output: log, Version: "test", NomadVersion: "2.0.5", Reload: func() (*config.Config, error) {
 		return config.Load([]string{file}, over)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d, file
+}
+
+// startAgent starts an agent with a configuration.
+func startAgent(t *testing.T, text string) *started {
+	t.Helper()
+	d, file := newAgent(t, text)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -57,7 +65,6 @@ func startAgent(t *testing.T, text string) *started {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		log.Close()
 	})
 	c, err := nomad.NewClient(&nomad.Config{Address: d.HTTPAddr()})
 	if err != nil {
