@@ -280,8 +280,9 @@ func (a *agent) visit(service string) *visitor {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		type instance struct {
-			Address string
-			Port    int
+			Address, AllocID string
+			Port             int
+			Unhealthy        bool
 		}
 		var known []instance
 		for {
@@ -296,9 +297,9 @@ func (a *agent) visit(service string) *visitor {
 				v.failures = append(v.failures, fmt.Errorf("%s has no instances: %v", service, err))
 				continue
 			}
-			if err == nil {
-				known = now
-				v.fewest = min(v.fewest, len(now))
+			if err == nil { // whose checks have not passed yet may not listen yet
+				known = slices.DeleteFunc(now, func(i instance) bool { return i.Unhealthy })
+				v.fewest = min(v.fewest, len(known))
 			}
 			if len(known) == 0 {
 				continue
@@ -306,7 +307,7 @@ func (a *agent) visit(service string) *visitor {
 			i := known[v.asked%len(known)]
 			v.asked++
 			if err := ask(fmt.Sprintf("http://%s:%d/", i.Address, i.Port)); err != nil {
-				v.failures = append(v.failures, err)
+				v.failures = append(v.failures, fmt.Errorf("allocation %s: %w", i.AllocID, err))
 			}
 		}
 	}()
