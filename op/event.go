@@ -9,7 +9,8 @@ import (
 // return: 0 means all events that are kept; a future index means only events
 // from then on.
 type EventQuery struct {
-	Topics []string `query:"topic"` // Job, Job:web, *, *:web; empty is all
+	Topics  []string `query:"topic"`   // Job, Job:web, *, *:web; empty is all
+	Payload *bool    `query:"payload"` // false: events without their rows, for those who read what changed anyway
 	Query
 }
 
@@ -31,13 +32,18 @@ type Events struct {
 
 // Event is one change of one row.
 type Event struct {
+	EventHead
+	Payload EventPayload
+}
+
+// EventHead says what changed, without the row.
+type EventHead struct {
 	Topic      string
 	Type       string
 	Key        string
 	Namespace  string
 	FilterKeys []string
 	Index      uint64
-	Payload    EventPayload
 }
 
 // EventPayload is the row as the API shows it, under the name of its topic. For

@@ -244,6 +244,7 @@ func param(ps *berth.Problems, v reflect.Value, name, s string) {
 		return
 	}
 	var err error
+	var want string
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(s)
@@ -251,17 +252,20 @@ func param(ps *berth.Problems, v reflect.Value, name, s string) {
 		var b bool
 		b, err = parseFlag(s)
 		v.SetBool(b)
+		want = "true or false"
 	case reflect.Int, reflect.Int64:
 		var n int64
 		n, err = strconv.ParseInt(s, 10, 64)
 		v.SetInt(n)
+		want = "an integer"
 	case reflect.Uint64:
 		var n uint64
 		n, err = strconv.ParseUint(s, 10, 64)
 		v.SetUint(n)
+		want = "an integer of at least 0"
 	}
 	if err != nil {
-		ps.Addf(name, "%q is not a %s", berth.Clip(s, 64), v.Kind())
+		ps.Addf(name, "must be %s, got %q", want, berth.Clip(s, 64))
 	}
 }
 

@@ -57,6 +57,7 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
 	out := newEventWriter(x.w)
+	out.bare = in.Payload != nil && !*in.Payload
 	if x.view.Head {
 		return nil
 	}
@@ -165,6 +166,8 @@ type eventWriter struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController // of w
 	buf   *bufio.Writer            // writes to the eventWriter itself, which sets the deadlines
+	bare  bool                     // events go without their rows
+	head  []byte                   // of the last one that did
 }
 
 // newEventWriter begins an answer.
@@ -236,9 +239,7 @@ func (o *eventWriter) set(s *events.Set, reader *events.Reader, filter *events.F
 		if !filter.Matches(e) || !rights.see(e) {
 			continue
 		}
-		// The encoding is shared with other readers, so it holds nothing that
-		// depends on the caller.
-		text, err := reader.Encoded(s, e, rights.server.encodeEvent)
+		text, err := o.encoding(s, e, reader, rights.server)
 		if err != nil {
 			rights.server.Logger.Error("an event could not be encoded", "topic", e.Topic, "key", e.Key(), "index", s.Index, "error", err)
 			return wrote, err
@@ -261,6 +262,57 @@ func (o *eventWriter) set(s *events.Set, reader *events.Reader, filter *events.F
 	return wrote, err
 }
 
+// encoding returns an event as JSON. One with its row is shared with other readers,
+// so it holds nothing that depends on the caller; without, it costs a hundredth and
+// is not kept.
+func (o *eventWriter) encoding(s *events.Set, e *events.Event, reader *events.Reader, server *Server) ([]byte, error) {
+	if o.bare {
+		o.head = appendHead(o.head[:0], eventHead(s, e))
+		return o.head, nil
+	}
+	return reader.Encoded(s, e, server.encodeEvent)
+}
+
+// eventHead says what an event changed.
+func eventHead(s *events.Set, e *events.Event) op.EventHead {
+	return op.EventHead{Topic: string(e.Topic), Type: e.Type, Key: e.Key(), Namespace: e.Namespace(), FilterKeys: e.FilterKeys(), Index: s.Index}
+}
+
+// appendHead appends the JSON of an event without its row: thousands a second go to
+// each open page of the web UI.
+func appendHead(b []byte, h op.EventHead) []byte {
+	text := func(name, s string) {
+		b = append(append(b, name...), '"')
+		if plain(s) {
+			b = append(b, s...)
+		} else {
+			quoted, _ := json.Marshal(s) // of a string it cannot fail
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		b = append(b, '"')
+	}
+	text(`{"Topic":`, h.Topic)
+	text(`,"Type":`, h.Type)
+	text(`,"Key":`, h.Key)
+	text(`,"Namespace":`, h.Namespace)
+	b = append(b, `,"FilterKeys":[`...)
+	for i, k := range h.FilterKeys {
+		text([]string{"", ","}[min(i, 1)], k)
+	}
+	b = append(b, `],"Index":`...)
+	return append(strconv.AppendUint(b, h.Index, 10), '}')
+}
+
+// plain reports whether a text is the same within quotes in JSON.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // end writes why the stream ends, if the caller must know: that something is
 // missing. A server that stops, or a caller that left, is the end and no more.
 func (o *eventWriter) end(err error) {
@@ -274,10 +326,7 @@ func (o *eventWriter) end(err error) {
 
 // encodeEvent returns an event as JSON.
 func (s *Server) encodeEvent(set *events.Set, e *events.Event) ([]byte, error) {
-	v := op.Event{
-		Topic: string(e.Topic), Type: e.Type, Key: e.Key(), Namespace: e.Namespace(), FilterKeys: e.FilterKeys(), Index: set.Index,
-		Payload: eventPayload(s.Store.Snapshot(), e),
-	}
+	v := op.Event{EventHead: eventHead(set, e), Payload: eventPayload(s.Store.Snapshot(), e)}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

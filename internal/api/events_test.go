@@ -307,6 +307,23 @@ func TestEventsOfNodesHideVolumesOfNamespaces(t *testing.T) {
 	})
 }
 
+// Without rows, an event says what changed and no more.
+func TestEventsWithoutRows(t *testing.T) {
+	streaming(t, events.Limits{}, nil, func(x *stream) {
+		out, stop := x.ask("topic=Job&payload=false")
+		defer stop()
+		const want = `{"Index":3,"Events":[{"Topic":"Job","Type":"JobRegistered","Key":"web","Namespace":"default","FilterKeys":[],"Index":3}]}`
+		if list := out.lines(); !slices.Equal(list, []string{want}) {
+			t.Errorf("got %q; want %q", list, want)
+		}
+		all, stopAll := x.ask("topic=Job&payload=true")
+		defer stopAll()
+		if list := all.lines(); len(list) != 1 || !strings.Contains(list[0], `"Payload":{"Job":{`) {
+			t.Errorf("with rows: %q", list)
+		}
+	})
+}
+
 // What is asked for wrongly is refused by name; HEAD does not wait; what needs
 // a buffer says so where there is none.
 func TestBadSubscriptions(t *testing.T) {
@@ -316,6 +333,7 @@ func TestBadSubscriptions(t *testing.T) {
 			"topic=Job&topic=no": `topic: unknown topic "no"`,
 			"index=-1":           `"-1" is not an index`,
 			"region=mars":        `No path to region: "mars"`,
+			"payload=no":         `payload: must be true or false, got "no"`,
 		} {
 			out, stop := x.ask(query)
 			if out.code != http.StatusBadRequest || !strings.Contains(out.body.String(), want) {

@@ -186,7 +186,7 @@ func TestBadQueries(t *testing.T) {
 		"index=x&wait=y&stale=perhaps":  "3 problems",
 		"wait=-5s":                      `wait: "-5s" is not a duration`,
 		"reverse=maybe":                 `reverse: must be true or false, got "maybe"`,
-		"meta=maybe":                    `meta: "maybe" is not a bool`,
+		"meta=maybe":                    `meta: must be true or false, got "maybe"`,
 		"region=moon":                   `No path to region: "moon"`,
 	} {
 		var w *httptest.ResponseRecorder

@@ -72,7 +72,7 @@ func newScaled(t *testing.T, scale float64) *scaled {
 			t.Fatal(err)
 		}
 	}
-	file, err := bd.File("agent.hcl", fmt.Sprintf("name = \"s1\"\ndata_dir = %q\nports {\n http = %d\n rpc = %d\n serf = %d\n}\nserver {\n enabled = true\n bootstrap_expect = 1\n}\nlimits {\n rpc_max_conns_per_client = 0\n}\n",
+	file, err := bd.File("agent.hcl", fmt.Sprintf("name = \"s1\"\nenable_debug = true\ndata_dir = %q\nports {\n http = %d\n rpc = %d\n serf = %d\n}\nserver {\n enabled = true\n bootstrap_expect = 1\n}\nlimits {\n rpc_max_conns_per_client = 0\n}\n",
 		filepath.Join(bd.Dir, "data"), ports[0], ports[1], ports[2]))
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func (s *scaled) load(b *browser, row func(string, string, ...any)) {
 			}
 		}
 	}
-	const turns = 6
+	const turns = 20
 	var took, spent [2][]float64
 	for turn := range 2 * turns {
 		open := (turn + turn/2) % 2 // without, with, with, without, …

@@ -4,7 +4,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, get, objects, session, stream, type Answer, type Params, type Start } from './api'
 
-export interface LiveEvent { Topic: string; Type: string; Key: string; Namespace: string; FilterKeys: string[] | null; Index: number; Payload: any }
+export interface LiveEvent { Topic: string; Type: string; Key: string; Namespace: string; FilterKeys: string[] | null; Index: number }
 export type Connection = 'idle' | 'connecting' | 'live' | 'lost' | 'denied'
 
 interface Watcher { topics: string[]; stale: (all: boolean) => void }
@@ -76,7 +76,7 @@ async function run(topics: string[]) {
         if (attempt) staleAll()
       }
       const q = topics.map((t) => 'topic=' + encodeURIComponent(t.includes(':') ? t : t + ':*')).join('&')
-      const reader = await stream('/v1/event/stream?' + q + `&namespace=*&index=${index + 1}` + (session.region ? '&region=' + encodeURIComponent(session.region) : ''), { region: null }, call.signal)
+      const reader = await stream('/v1/event/stream?' + q + `&payload=false&namespace=*&index=${index + 1}` + (session.region ? '&region=' + encodeURIComponent(session.region) : ''), { region: null }, call.signal)
       attempt = 0
       state('live')
       for await (const o of objects(reader)) {

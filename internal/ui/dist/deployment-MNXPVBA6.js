@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-HZBSGX2M.js";import"./chunk-6VS5Q4OG.js";import"./chunk-NI3GRUSO.js";import"./chunk-O7FHF7SX.js";import"./chunk-WFONAVEO.js";import"./chunk-7VAX6LL7.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};

@@ -1,1 +1,0 @@
-import{i as a,j as b}from"./chunk-HZBSGX2M.js";import"./chunk-6VS5Q4OG.js";import"./chunk-NI3GRUSO.js";import"./chunk-O7FHF7SX.js";import"./chunk-WFONAVEO.js";import"./chunk-7VAX6LL7.js";export{b as Confirm,a as default};
