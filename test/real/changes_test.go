@@ -298,8 +298,8 @@ func (a *agent) visit(service string) *visitor {
 				continue
 			}
 			if err == nil { // whose checks have not passed yet may not listen yet
+				v.fewest = min(v.fewest, len(now))
 				known = slices.DeleteFunc(now, func(i instance) bool { return i.Unhealthy })
-				v.fewest = min(v.fewest, len(known))
 			}
 			if len(known) == 0 {
 				continue
