@@ -171,13 +171,13 @@ func TestFormsOfEveryList(t *testing.T) {
 		got := formOf(t, s, path, space+"&filter="+url.QueryEscape(`Name ==`), false)
 		filters := got.code == http.StatusBadRequest && bytes.Contains(got.body, []byte("filter"))
 		if !filters && !(ofOne && bytes.Equal(got.body, all.body)) {
-			t.Errorf("%s, a filter that is none: %d %s", i.Name, got.code, got.body)
+			t.Errorf("%s, an invalid filter: %d %s", i.Name, got.code, got.body)
 		}
 		if got := formOf(t, s, path, space+"&per_page=-1", false); got.code != http.StatusBadRequest || !bytes.Contains(got.body, []byte("per_page")) {
 			t.Errorf("%s, a page of -1: %d %s", i.Name, got.code, got.body)
 		}
 		if got := formOf(t, s, path, space+"&next_token=%00", false); got.code >= 500 {
-			t.Errorf("%s, a token that is none: %d %s", i.Name, got.code, got.body)
+			t.Errorf("%s, an invalid token: %d %s", i.Name, got.code, got.body)
 		}
 		if len(all.rows) > 1 && filters {
 			long++
@@ -263,7 +263,7 @@ func TestNamesOfJobs(t *testing.T) {
 }
 
 // FuzzPagingTokens: whatever stands where a token of a page can, each list answers
-// with a page, or says that it is none.
+// with a page, or says that the token is invalid.
 func FuzzPagingTokens(f *testing.F) {
 	for _, tok := range []string{"", "default.web", "7.x", "1.6c2a1b34-0000-4000-8000-000000000000", "\x00", "%", "9999999999999999999", "-1", ".", "default."} {
 		f.Add(tok, false)

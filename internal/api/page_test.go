@@ -200,7 +200,7 @@ func TestBadQueries(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/nodes", "/v1/evaluations", "/v1/allocations", "/v1/deployments"} {
 		if w := ask(s, "GET", path+"?next_token=xyz", ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `next_token: "xyz" is not a token of this list`) {
-			t.Errorf("%s: a token that is none: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: an invalid token: %d %s", path, w.Code, w.Body)
 		}
 		if w := ask(s, "GET", path+"?prefix=xyz", ""); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: a prefix that is none: %d %s", path, w.Code, w.Body)

@@ -339,7 +339,7 @@ func (d *decoder) dataDirs(dev bool) {
 			d.fail(path, "%.200q is not an absolute path", dir)
 		default:
 			if at := notDir(dir); at != "" {
-				d.fail(path, "must be a directory, and %.200q is none", at)
+				d.fail(path, "must be a directory, and %.200q is not", at)
 			}
 		}
 	}

@@ -297,7 +297,7 @@ type Client struct {
 // DrainOnShutdown is how a node is drained before its agent ends.
 type DrainOnShutdown struct {
 	Enabled          bool
-	Deadline         time.Duration // 0: there is none
+	Deadline         time.Duration // 0: no deadline
 	Force            bool          // everything is stopped at once
 	IgnoreSystemJobs bool
 }

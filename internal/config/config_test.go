@@ -221,7 +221,7 @@ func TestDirectoriesAreDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(nil, Overrides{Dev: true, Flags: []Flag{{"-data-dir", "data_dir", file + "/sub"}}})
-	if err == nil || !strings.Contains(err.Error(), "-data-dir: data_dir: must be a directory, and "+strconv.Quote(file)+" is none") {
+	if err == nil || !strings.Contains(err.Error(), "-data-dir: data_dir: must be a directory, and "+strconv.Quote(file)+" is not") {
 		t.Errorf("%v", err)
 	}
 	_, err = load(t, "data_dir = \"/d\"\nclient {\n enabled = true\n alloc_dir = "+strconv.Quote(file)+"\n}\n")

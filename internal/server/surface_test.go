@@ -273,7 +273,7 @@ func TestLists(t *testing.T) {
 		t.Error(d)
 	}
 	_, _, err := r.api.Jobs().List(&nomad.QueryOptions{Filter: `Name ==`})
-	refused(t, "a filter that is none", err, http.StatusBadRequest, "failed to read filter expression")
+	refused(t, "an invalid filter", err, http.StatusBadRequest, "failed to read filter expression")
 
 	// Nothing has a place, so each evaluation has left one that waits for room.
 	var evals []*nomad.Evaluation

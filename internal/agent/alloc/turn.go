@@ -24,7 +24,7 @@ const turnRecord = "/turn"
 
 // turn is what is known of an allocation's turn, kept over restarts of the agent.
 type turn struct {
-	State string            // as in op; "" if there is none
+	State string            // one of the states in op; "" before the first turn
 	Since time.Time         `json:",omitzero"`  // when it was given
 	Tasks map[string]uint64 `json:",omitempty"` // that restart in it, with their newest launches before
 	Had   map[string]string `json:",omitempty"` // of one that failed: what the tasks' templates showed
