@@ -8,9 +8,14 @@ import (
 // EventQuery asks for events. Query's MinQueryIndex is the first index to
 // return: 0 means all events that are kept; a future index means only events
 // from then on.
+//
+// With Every, and without rows, the stream is a digest for those who read what
+// changed anyway: at most one message in that time, and in it the newest event of
+// each topic that was asked for.
 type EventQuery struct {
 	Topics  []string `query:"topic"`   // Job, Job:web, *, *:web; empty is all
 	Payload *bool    `query:"payload"` // false: events without their rows, for those who read what changed anyway
+	Every   string   `query:"every"`   // such as 250ms, at most 10s; only with payload=false
 	Query
 }
 

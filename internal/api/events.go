@@ -37,6 +37,10 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 	if err != nil {
 		return err
 	}
+	every, err := everyOf(in)
+	if err != nil {
+		return err
+	}
 	rights := rights{s, who, nil}
 	if err := rights.subscribe(filter, q.Namespace); err != nil {
 		return err
@@ -67,7 +71,11 @@ func (s *Server) streamEvents(ctx context.Context, who Caller, in *op.EventQuery
 	}
 	ctx, _, stop := s.while(ctx, op.StreamEvents.Info, func() error { return rights.subscribe(filter, q.Namespace) })
 	defer stop()
-	out.run(ctx, reader, filter, rights)
+	if every > 0 {
+		out.digest(ctx, reader, filter, rights, every)
+	} else {
+		out.run(ctx, reader, filter, rights)
+	}
 	return nil
 }
 

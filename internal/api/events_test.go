@@ -324,16 +324,69 @@ func TestEventsWithoutRows(t *testing.T) {
 	})
 }
 
+// A digest sends the newest event of each topic that was asked for: the first at
+// once, later ones when the time has passed, and a heartbeat where there is none.
+func TestADigestOfEvents(t *testing.T) {
+	streaming(t, events.Limits{}, nil, func(x *stream) {
+		out, stop := x.ask("topic=Job:web&topic=Job&topic=Node&payload=false&every=250ms")
+		defer stop()
+		sent := 0
+		next := func(what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			list := out.lines()[sent:]
+			sent += len(list)
+			var got []string
+			for _, line := range list {
+				var o struct {
+					Index  uint64
+					Events []op.EventHead
+				}
+				if err := json.Unmarshal([]byte(line), &o); err != nil {
+					t.Fatalf("%s: %q: %v", what, line, err)
+				}
+				text := fmt.Sprint(o.Index)
+				for _, e := range o.Events {
+					text += fmt.Sprintf(" %s:%s@%d", e.Topic, e.Key, e.Index)
+				}
+				got = append(got, text)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got %q; want %q", what, got, want)
+			}
+		}
+		node := statetest.ID[berth.Node](1).String()
+		next("at once: what there was", "3 Job:web@3 Node:"+node+"@2")
+		x.Must(t, small(t, "api", 4))
+		x.Must(t, small(t, "web", 5))
+		x.Must(t, small(t, "api", 6))
+		time.Sleep(249 * time.Millisecond)
+		next("before the time has passed")
+		time.Sleep(time.Millisecond)
+		next("then the newest of each", "6 Job:web@5 Job:api@6")
+		time.Sleep(250 * time.Millisecond)
+		next("nothing happens")
+		x.Must(t, small(t, "web", 7))
+		next("at once again, and once for both topics", "7 Job:web@7")
+		time.Sleep(250*time.Millisecond + 10*time.Second)
+		next("a heartbeat", "0")
+	})
+}
+
 // What is asked for wrongly is refused by name; HEAD does not wait; what needs
 // a buffer says so where there is none.
 func TestBadSubscriptions(t *testing.T) {
 	streaming(t, events.Limits{}, nil, func(x *stream) {
 		for query, want := range map[string]string{
-			"topic=Volume":       `topic: unknown topic "Volume": want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume, CSIVolume, CSIPlugin, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable or Operator`,
-			"topic=Job&topic=no": `topic: unknown topic "no"`,
-			"index=-1":           `"-1" is not an index`,
-			"region=mars":        `No path to region: "mars"`,
-			"payload=no":         `payload: must be true or false, got "no"`,
+			"topic=Volume":              `topic: unknown topic "Volume": want *, Job, Evaluation, Allocation, Deployment, Node, NodePool, Service, Resource, HostVolume, CSIVolume, CSIPlugin, ACLToken, ACLPolicy, ACLRole, ACLAuthMethod, ACLBindingRule, Variable or Operator`,
+			"topic=Job&topic=no":        `topic: unknown topic "no"`,
+			"index=-1":                  `"-1" is not an index`,
+			"region=mars":               `No path to region: "mars"`,
+			"payload=no":                `payload: must be true or false, got "no"`,
+			"every=1s":                  `every: needs payload=false`,
+			"payload=false&every=11s":   `every: must be a duration above 0 and at most 10s, such as 250ms, got "11s"`,
+			"payload=false&every=-1s":   `got "-1s"`,
+			"payload=false&every=often": `got "often"`,
 		} {
 			out, stop := x.ask(query)
 			if out.code != http.StatusBadRequest || !strings.Contains(out.body.String(), want) {

@@ -267,6 +267,13 @@ func (r *Reader) Next(ctx context.Context) ([]*Set, error) {
 	}
 }
 
+// Ready returns sets as Next does, but does not wait: without an error, none
+// means that there are no more at present.
+func (r *Reader) Ready() ([]*Set, error) {
+	sets, _, err := r.take()
+	return sets, err
+}
+
 // take returns the next sets, or a channel that is closed when there are some.
 func (r *Reader) take() (out []*Set, more <-chan struct{}, err error) {
 	b := r.buffer

@@ -94,12 +94,23 @@ func (f *Filter) Matches(e *Event) bool {
 		return false
 	}
 	for i := range f.clauses {
-		w := &f.clauses[i]
-		if (w.topic == "" || w.topic == e.Topic) && (w.key == "" || w.names(e)) {
+		if f.clauses[i].matches(e) {
 			return true
 		}
 	}
 	return false
+}
+
+// Size is the number of topics that the filter was made of, at least 1.
+func (f *Filter) Size() int { return len(f.clauses) }
+
+// MatchesOf reports whether an event that passes does so by the topic of that
+// number, from 0 to Size-1 in the order given.
+func (f *Filter) MatchesOf(i int, e *Event) bool { return f.clauses[i].matches(e) }
+
+// matches reports whether the clause selects an event.
+func (w *clause) matches(e *Event) bool {
+	return (w.topic == "" || w.topic == e.Topic) && (w.key == "" || w.names(e))
 }
 
 // names reports whether the key is the event's own or one of its filter keys.

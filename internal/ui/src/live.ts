@@ -76,7 +76,7 @@ async function run(topics: string[]) {
         if (attempt) staleAll()
       }
       const q = topics.map((t) => 'topic=' + encodeURIComponent(t.includes(':') ? t : t + ':*')).join('&')
-      const reader = await stream('/v1/event/stream?' + q + `&payload=false&namespace=*&index=${index + 1}` + (session.region ? '&region=' + encodeURIComponent(session.region) : ''), { region: null }, call.signal)
+      const reader = await stream('/v1/event/stream?' + q + `&payload=false&every=250ms&namespace=*&index=${index + 1}` + (session.region ? '&region=' + encodeURIComponent(session.region) : ''), { region: null }, call.signal)
       attempt = 0
       state('live')
       for await (const o of objects(reader)) {

@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-MYV5XNY6.js";import"./chunk-H3DN4RMK.js";import"./chunk-EXOAXA75.js";import"./chunk-VSXC3JKG.js";import"./chunk-2YLZEQWE.js";import"./chunk-JR26RU3P.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};
