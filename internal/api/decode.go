@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func decodeQuery(in any, r *http.Request, path values, ps berth.Problems) error 
 	if q == nil {
 		return ps.Err()
 	}
-	get := r.URL.Query().Get
+	get := query(r).Get
 	// Everything that all reads have in common follows; the caller's own fields
 	// were filled above.
 	q.Region, q.Namespace, q.AuthToken = get("region"), namespace(r), token(r)
@@ -152,12 +153,12 @@ func decodeWrite(in any, w http.ResponseWriter, r *http.Request, path values, in
 	if opts == nil {
 		return ps.Err()
 	}
-	region, space := r.URL.Query().Get("region"), namespace(r)
+	region, space := query(r).Get("region"), namespace(r)
 	agree(&ps, "Region", opts.Region, region, "of the request")
 	agree(&ps, "Namespace", opts.Namespace, space, "of the request")
 	opts.Region, opts.Namespace = cmp.Or(region, opts.Region), cmp.Or(space, opts.Namespace)
 	opts.AuthToken = token(r)
-	opts.IdempotencyToken = r.URL.Query().Get("idempotency_token")
+	opts.IdempotencyToken = query(r).Get("idempotency_token")
 	return ps.Err()
 }
 
@@ -201,10 +202,19 @@ func dropAssigned(in any, body decode.Tree) {
 	}
 }
 
+// query returns the parameters of a request, which are parsed once for all who read
+// them: no operation takes a form.
+func query(r *http.Request) url.Values {
+	if r.Form == nil {
+		r.Form = r.URL.Query()
+	}
+	return r.Form
+}
+
 // params fills fields from the path, and those with a query or header tag from the
 // parameters and the header.
 func params(ps *berth.Problems, v reflect.Value, r *http.Request, path values) {
-	query := r.URL.Query()
+	query := query(r)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if s, ok := path[f.Name]; ok {
@@ -271,7 +281,7 @@ func param(ps *berth.Problems, v reflect.Value, name, s string) {
 
 // flag reads a parameter that is true if it is there without a value.
 func flag(ps *berth.Problems, r *http.Request, name string) bool {
-	q := r.URL.Query()
+	q := query(r)
 	if !q.Has(name) {
 		return false
 	}
@@ -292,7 +302,7 @@ func parseFlag(s string) (bool, error) {
 
 // namespace returns the namespace that the request line names, "" if it names
 // none.
-func namespace(r *http.Request) string { return r.URL.Query().Get("namespace") }
+func namespace(r *http.Request) string { return query(r).Get("namespace") }
 
 // token is the caller's secret: of the header of Nomad's clients, or a bearer
 // token.

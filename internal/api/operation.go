@@ -431,7 +431,7 @@ func encodeJSON(v any) ([]byte, error) {
 // viewOf returns the format that a request asks for.
 func viewOf(r *http.Request) op.View {
 	return op.View{
-		Pretty: strings.Contains(r.URL.RawQuery, "pretty") && r.URL.Query().Has("pretty"),
+		Pretty: strings.Contains(r.URL.RawQuery, "pretty") && query(r).Has("pretty"),
 		Gzip:   strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"),
 		Head:   r.Method == http.MethodHead,
 	}

@@ -110,21 +110,18 @@ func (rt *route) match(segments []string, loose bool) (values, bool) {
 	if extra < 0 || extra > 0 && !loose {
 		return nil, false
 	}
+	if !rt.literals(segments, extra) {
+		return nil, false
+	}
 	vals := values{}
 	k := 0
 	for _, part := range rt.parts {
 		if !named(part) {
-			if k >= len(segments) || segments[k] != part {
-				return nil, false
-			}
 			k++
 			continue
 		}
 		n := 1 + extra
 		extra = 0 // only the first named part grows
-		if k+n > len(segments) {
-			return nil, false
-		}
 		text, err := url.PathUnescape(strings.Join(segments[k:k+n], "/"))
 		if err != nil || text == "" {
 			return nil, false
@@ -132,5 +129,24 @@ func (rt *route) match(segments []string, loose bool) (values, bool) {
 		vals[strings.Trim(part, "{}")] = text
 		k += n
 	}
-	return vals, k == len(segments)
+	return vals, true
+}
+
+// literals reports whether the literal parts of the route stand where they must if
+// its first named part takes extra segments more than one. Nearly all routes that a
+// request is compared with end here.
+func (rt *route) literals(segments []string, extra int) bool {
+	k := 0
+	for _, part := range rt.parts {
+		switch {
+		case named(part):
+			k += 1 + extra
+			extra = 0
+		case k >= len(segments) || segments[k] != part:
+			return false
+		default:
+			k++
+		}
+	}
+	return k == len(segments)
 }

@@ -34,6 +34,7 @@ type proposer struct {
 	tip   *state.Snapshot // the state after open; nil if open changed since it was computed
 	full  []*group        // closed and waiting to be sent
 	bytes int             // of the commands that are not committed yet
+	spare []byte          // memory for the commands of a group
 	lost  error
 	ready chan struct{} // holds a token while there may be something to send
 }
@@ -49,9 +50,24 @@ type group struct {
 }
 
 // newGroup returns an empty group whose commands will change base. It refuses
-// commands that the proposer does not allow.
+// commands that the proposer does not allow. The caller holds mu.
 func (p *proposer) newGroup(base *state.Snapshot) *group {
-	return &group{base: base, tx: state.BeginAllowed(base, p.allow)}
+	g := &group{base: base, tx: state.BeginAllowed(base, p.allow), cmds: p.spare}
+	p.spare = nil
+	return g
+}
+
+// encode returns the entry of a group, and keeps the memory of its commands for
+// another one.
+func (p *proposer) encode(g *group) []byte {
+	data := codec.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cap(g.cmds) <= codec.MaxEntry && cap(g.cmds) > cap(p.spare) {
+		p.spare = g.cmds[:0]
+	}
+	g.cmds = nil
+	return data
 }
 
 // inFlight is the number of entries under way at once: while one is applied the
@@ -247,8 +263,7 @@ func (p *proposer) send(ctx context.Context, flights chan<- flight, crashed <-ch
 		}
 		f := flight{group: g}
 		if g.batch != nil {
-			data := codec.EncodeEntryOn(g.base.Index, g.batch.Needs, g.cmds)
-			g.cmds = nil
+			data := p.encode(g)
 			p.fsm.expect(&entry{data, g.batch})
 			_ = failpoint.Hit("consensus/propose-before")
 			patience := p.patience

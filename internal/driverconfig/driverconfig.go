@@ -5,7 +5,6 @@
 package driverconfig
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -196,11 +195,16 @@ func (r *reader) block(path string, settings []Setting, config map[string]any) V
 			values.by[key] = r.value(set, at, v)
 		}
 	}
-	for _, set := range slices.SortedFunc(slices.Values(settings), func(a, b Setting) int { return cmp.Compare(a.Key, b.Key) }) {
-		v := config[set.Key]
-		if t, ok := text(v); set.Required && (v == nil || ok && t == "") {
-			r.problems.Addf(path+"."+set.Key, "is missing; the driver %s requires it", r.driver)
+	var missing []string
+	for i := range settings {
+		key := settings[i].Key
+		if t, ok := text(config[key]); settings[i].Required && (config[key] == nil || ok && t == "") {
+			missing = append(missing, key)
 		}
+	}
+	slices.Sort(missing)
+	for _, key := range missing {
+		r.problems.Addf(path+"."+key, "is missing; the driver %s requires it", r.driver)
 	}
 	return values
 }

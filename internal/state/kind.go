@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"reflect"
+	"sync"
 
 	"berth"
 	"berth/internal/state/codec"
@@ -103,10 +104,18 @@ func AppendCommand(b []byte, c Command) []byte {
 	if !ok {
 		return codec.AppendCommand(b, uint64(n), codec.Marshal(c))
 	}
-	var w codec.Writer
-	p.pack(&w)
-	return codec.AppendCommand(b, uint64(n), w.Buf())
+	w := packers.Get().(*codec.Writer)
+	p.pack(w)
+	b = codec.AppendCommand(b, uint64(n), w.Buf())
+	if cap(w.Buf()) <= codec.MaxEntry {
+		w.Reset()
+		packers.Put(w)
+	}
+	return b
 }
+
+// packers hold memory for the fields of one command.
+var packers = sync.Pool{New: func() any { return new(codec.Writer) }}
 
 // DecodeEntry returns the commands of a log entry. Invalid bytes are an error,
 // never a panic; so is a command or log version of a newer server.

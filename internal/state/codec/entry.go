@@ -66,12 +66,12 @@ func EncodeEntryOn(base uint64, logVersion int, cmds []byte) []byte {
 func encodeEntry(head, cmds []byte) []byte {
 	const worthwhile = 256
 	if len(cmds) >= worthwhile {
-		out := make([]byte, len(head), len(head)+s2.MaxEncodedLen(len(cmds)))
-		copy(out, head)
+		out := make([]byte, len(head)+s2.MaxEncodedLen(len(cmds)))
+		n := copy(out, head)
 		out[1] |= entryCompressed
-		out = append(out, s2.EncodeBetter(nil, cmds)...)
-		if len(out) < len(cmds) {
-			return out
+		n += len(s2.EncodeBetter(out[n:], cmds))
+		if n < len(cmds) {
+			return out[:n]
 		}
 	}
 	return append(head, cmds...)
