@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/decode"
 )
 
 // Schema declares the config of one driver.
@@ -179,13 +180,20 @@ func (r *reader) open(v any) bool {
 // block reads the keys of a config or of a block in it.
 func (r *reader) block(path string, settings []Setting, config map[string]any) Values {
 	values := Values{r.driver, settings, map[string]any{}}
+	var misspelled []string // what unknown keys were probably meant for: it is not reported as missing, too
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		v, at := config[key], path+"."+berth.Clip(key, 64)
 		set := find(settings, key)
 		switch {
 		case v == nil: // same as absent
 		case set == nil:
-			r.problems.Addf(at, "unknown setting of the driver %s", r.driver)
+			name := nearest(settings, key)
+			if name == "" {
+				r.problems.Addf(at, "unknown setting of the driver %s", r.driver)
+				continue
+			}
+			r.problems.Addf(at, "unknown setting of the driver %s; did you mean %q?", r.driver, name)
+			misspelled = append(misspelled, name)
 		case set.Refused != "":
 			if asks(v) {
 				r.problems.Addf(at, "is not supported: %s", set.Refused)
@@ -198,7 +206,7 @@ func (r *reader) block(path string, settings []Setting, config map[string]any) V
 	var missing []string
 	for i := range settings {
 		key := settings[i].Key
-		if t, ok := text(config[key]); settings[i].Required && (config[key] == nil || ok && t == "") {
+		if t, ok := text(config[key]); settings[i].Required && (config[key] == nil || ok && t == "") && !slices.Contains(misspelled, key) {
 			missing = append(missing, key)
 		}
 	}
@@ -207,6 +215,21 @@ func (r *reader) block(path string, settings []Setting, config map[string]any) V
 		r.problems.Addf(path+"."+key, "is missing; the driver %s requires it", r.driver)
 	}
 	return values
+}
+
+// nearest returns the setting that an unknown key was probably meant for, or "". A
+// key of one or two letters is near to too many.
+func nearest(settings []Setting, key string) string {
+	if len(key) < 3 {
+		return ""
+	}
+	var names []string
+	for i := range settings {
+		if settings[i].Refused == "" {
+			names = append(names, settings[i].Key)
+		}
+	}
+	return decode.Nearest(key, names)
 }
 
 // asks reports whether a value asks for anything.

@@ -51,6 +51,15 @@ func TestValuesHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
+// A misspelled setting is one problem, not two.
+func TestReadSuggestsSettings(t *testing.T) {
+	_, err := Of("raw_exec").Read(map[string]any{"comand": "/bin/true"})
+	const want = `config.comand: unknown setting of the driver raw_exec; did you mean "command"?`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
+	}
+}
+
 func TestReadTellsAllThatIsWrong(t *testing.T) {
 	_, err := all.Read(map[string]any{"n": 11, "f": 1.5, "t": 1, "l": []any{1}, "m": "x", "b": "maybe", "d": "-1s", "more": 1, "huge": uint64(1 << 63), "must": ""})
 	if berth.KindOf(err) != berth.Invalid {

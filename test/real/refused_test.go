@@ -42,7 +42,7 @@ func TestBrokenJobFiles(t *testing.T) {
 		"ten megabytes":     {fill("# " + strings.Repeat("x", 10<<20)), []string{"broken.nomad: ", "at most 1048576 bytes are allowed"}},
 		"invalid UTF-8":     {fill("meta { a = \"\xff\" }"), []string{"broken.nomad:7,17: byte 0xff is not UTF-8 text"}},
 		"no driver":         {strings.Replace(fill(""), "raw_exec", "", 1), []string{`broken.nomad:4,7-13: job.group[g].task[t].driver: is missing: want the name of a driver, such as docker, exec, `}},
-		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: unknown setting of the driver raw_exec", "config.command: is missing"}},
+		"unknown setting":   {strings.Replace(fill(""), "command", "comand", 1), []string{"job.group[g].task[t].config.comand: unknown setting of the driver raw_exec; did you mean \"command\"?"}},
 		"unbuilt block":     {fill(`consul {}`), []string{"broken.nomad:7,5-11: job.group[g].consul: is not supported"}},
 		"duplicate key":     {fill("count = 1\n    count = 2"), []string{"broken.nomad:8,5-10", "count"}},
 		"two groups of one": {fill("}\n  group \"g\" {"), []string{"broken.nomad:", "job.group[g]"}},
