@@ -59,6 +59,7 @@ type machine struct {
 	t    *testing.T
 	dir  string
 	addr string
+	vars variables
 
 	mu   sync.Mutex
 	peer *wire.Session // over which the agent can be called
@@ -75,6 +76,7 @@ func newMachine(t *testing.T) *machine {
 	handle(srv, op.AllocFetch, m.Fetch)
 	handle(srv, op.AllocReporter, m.Report)
 	handle(srv, op.PullConnectivity, m.Connectivity)
+	handle(srv, op.Wants, m.vars.Wants)
 	handle(srv, op.TellConnectivity, func(ctx context.Context, in *op.ReportConnectivity) (*op.Nothing, error) {
 		return &op.Nothing{}, m.ReportConnectivity(ctx, in)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/driver"
+	"berth/internal/failpoint"
 )
 
 // What a task that runs is told when its templates change.
@@ -41,10 +42,11 @@ func (l *loop) watchTemplates() {
 // keepRendered renders, compares, tells the task, and waits for a change, until
 // ctx ends.
 func (l *loop) keepRendered(ctx context.Context, launch uint64) {
+	has := l.State().Rendered // only this changes it as long as the launch runs
 	r, err := l.rendererOfRunning(ctx)
 	for pause := signPause; ; {
 		if err == nil {
-			err = l.renderAgain(ctx, r, launch)
+			has, err = l.renderAgain(ctx, r, launch, has)
 		}
 		if err == nil {
 			pause = signPause
@@ -84,16 +86,15 @@ func (l *loop) rendererOfRunning(ctx context.Context) (*renderer, error) {
 }
 
 // renderAgain renders the templates and, if one is different from what the task
-// has, writes it and tells the task.
-func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64) error {
-	before := l.State().Rendered
+// has, writes it and tells the task. It returns the hashes of what the task has then.
+func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64, before []string) (has []string, err error) {
 	changed, err := l.changed(ctx, r, before)
 	if err != nil {
-		return err
+		return before, err
 	}
 	if len(changed) == 0 {
 		l.wantTurn(launch, false)
-		return nil
+		return before, nil
 	}
 	// What changes together should be told once: wait until it is quiet.
 	if quiet, most := r.at.inputs.settle(r.at.task, changed); quiet > 0 {
@@ -103,13 +104,13 @@ func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64) erro
 			err := r.wait(wait)
 			cancel()
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return before, ctx.Err()
 			}
 			if err != nil || !time.Now().Before(end) {
 				break
 			}
 			if _, err = l.changed(ctx, r, before); err != nil {
-				return err
+				return before, err
 			}
 			if slices.Equal(last, r.hashes()) {
 				break
@@ -117,13 +118,13 @@ func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64) erro
 		}
 	}
 	if changed, err = l.changed(ctx, r, before); err != nil {
-		return err
+		return before, err
 	}
 	now, inTurn := l.split(r.at.task, changed)
 	texts := r.hashes()
 	for _, i := range now {
 		if err := r.at.writeTemplate(i, r.output[i]); err != nil {
-			return err
+			return before, err
 		}
 	}
 	for _, i := range inTurn { // what the task has of these is what it was started with
@@ -133,13 +134,12 @@ func (l *loop) renderAgain(ctx context.Context, r *renderer, launch uint64) erro
 		}
 	}
 	if len(now) > 0 {
-		l.post(Rendered{Texts: texts})
-		if err := l.tellRendered(ctx, r.at.task, now); err != nil {
-			return err
+		if err := l.tellRendered(ctx, r.at.task, now, texts); err != nil {
+			return before, err
 		}
 	}
 	l.wantTurn(launch, len(inTurn) > 0)
-	return nil
+	return texts, nil
 }
 
 // split returns which of the templates that changed are told to the task now, and
@@ -202,8 +202,10 @@ func (in *Inputs) settle(t *berth.Task, changed []int) (quiet, most time.Duratio
 	return quiet, most
 }
 
-// tellRendered does what the changed templates ask for.
-func (l *loop) tellRendered(ctx context.Context, t *berth.Task, changed []int) error {
+// tellRendered does what the changed templates ask for. Only then it records their
+// texts: if the agent is killed before, the next one does it.
+func (l *loop) tellRendered(ctx context.Context, t *berth.Task, changed []int, texts []string) error {
+	_ = failpoint.Hit("template/tell")
 	var signals []string
 	var scripts []*berth.ChangeScript
 	restart, splay := false, time.Duration(0)
@@ -235,7 +237,7 @@ func (l *loop) tellRendered(ctx context.Context, t *berth.Task, changed []int) e
 		}
 	}
 	if restart {
-		l.post(Again{Reason: "Template with change_mode restart re-rendered"})
+		l.post(Again{Reason: "Template with change_mode restart re-rendered"}) // the next launch records what it has
 		return nil
 	}
 	for _, s := range signals {
@@ -244,6 +246,7 @@ func (l *loop) tellRendered(ctx context.Context, t *berth.Task, changed []int) e
 	for _, s := range scripts {
 		l.runScript(ctx, s)
 	}
+	l.post(Rendered{Texts: texts})
 	return nil
 }
 
