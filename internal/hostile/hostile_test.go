@@ -47,6 +47,61 @@ func TestCorpus(t *testing.T) {
 	t.Logf("%d cases: %d names, %d odd names, %d links, at %d entry points", len(seen), len(Names()), len(Odd()), len(y.Links()), len(entryPoints))
 }
 
+// raced are the entry points whose paths tasks can change meanwhile.
+var raced = []string{"artifacts", "templates", "migration of disks", "alloc fs", "logs", "host volumes", "paths of the agent"}
+
+// Each of them is tried while somebody swaps what it works on for links.
+func TestRaces(t *testing.T) {
+	for _, what := range raced {
+		files, err := filepath.Glob("../" + entryPoints[what] + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(b), "y.Race(t, ")
+		}
+		if !found {
+			t.Errorf("%s: the tests of %s do not race", what, entryPoints[what])
+		}
+	}
+}
+
+// A race is lost by who looks at a path and then opens it, and by who opens what a path
+// leads to.
+func TestARaceCanBeLost(t *testing.T) {
+	y := NewYard(t)
+	y.Beside(t, "deep/keep")
+	file := filepath.Join(y.In, "deep/keep")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"deep", "deep/keep"} {
+		for looks, lost := 0, false; !lost; {
+			y.Race(t, p, 1000, func() {
+				for _, at := range []string{filepath.Join(y.In, "deep"), file} {
+					if st, err := os.Lstat(at); err != nil || st.Mode()&os.ModeSymlink != 0 {
+						return
+					}
+				}
+				looks++
+				if b, _ := os.ReadFile(file); string(b) == Secret {
+					lost = true
+				}
+			})
+			t.Logf("%s: lost: %v, after %d looks", p, lost, looks)
+		}
+		y.Untouched(t, p)
+	}
+}
+
 // What leads out is seen.
 func TestTheYardTells(t *testing.T) {
 	y := NewYard(t)

@@ -414,15 +414,37 @@ func (r *Root) Room() (free, total uint64, err error) {
 
 // Take moves the directory src of another directory, on the same file system, with
 // all that is in it, to dst. There dst is missing or an empty directory.
-func (r *Root) Take(from *Root, src, dst string) error {
+func (r *Root) Take(from *Root, src, dst string) error { return r.take(from, src, dst, func() {}) }
+
+// take is Take, and calls between after it has looked and before it moves, so that a
+// test can come in between as a task can.
+func (r *Root) take(from *Root, src, dst string, between func()) error {
 	return from.at("take", src, func(sdir int, sbase string) error {
-		fd, err := openat(sdir, sbase, unix.O_PATH|unix.O_DIRECTORY, 0)
-		if err != nil {
+		if err := isDir(sdir, sbase); err != nil {
 			return err
 		}
-		_ = unix.Close(fd)
-		return r.at("place", dst, func(ddir int, dbase string) error { return unix.Renameat(sdir, sbase, ddir, dbase) })
+		between()
+		return r.at("place", dst, func(ddir int, dbase string) error {
+			if err := unix.Renameat(sdir, sbase, ddir, dbase); err != nil {
+				return err
+			}
+			// What was moved may be a link that somebody put there meanwhile. Nobody else
+			// writes here.
+			if err := isDir(ddir, dbase); err != nil {
+				return errors.Join(berth.Errorf(berth.Invalid, "not a directory: %w", err), unix.Unlinkat(ddir, dbase, 0))
+			}
+			return nil
+		})
 	})
+}
+
+// isDir returns an error if something is not a directory.
+func isDir(dir int, base string) error {
+	fd, err := openat(dir, base, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err
 }
 
 // Symlink makes a link that says text. It is never followed here.

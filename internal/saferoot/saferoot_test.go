@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -178,55 +177,6 @@ func TestWhatIsNotARegularFileIsNeitherOpenedNorWaitedFor(t *testing.T) {
 	case <-time.After(eventually.Limit):
 		t.Fatal("hangs on a FIFO")
 	}
-}
-
-// A hostile task swaps a file for a link, and a directory for a link, as fast
-// as it can. Whoever wins, only the real file is ever read or written.
-func TestSwapRaceIsNeverLost(t *testing.T) {
-	r, in, secret := newRoot(t)
-	logs, aside := filepath.Join(in, "logs"), filepath.Join(in, "aside")
-	out, kept := filepath.Join(logs, "out"), filepath.Join(logs, "kept")
-	stop := make(chan struct{})
-	var swapper sync.WaitGroup
-	swapper.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if i%2 == 0 {
-				_ = os.Rename(out, kept)
-				_ = os.Symlink([]string{"../../secret", "../task/secrets/token"}[i/2%2], out)
-				_ = os.Remove(out)
-				_ = os.Rename(kept, out)
-			} else {
-				_ = os.Rename(logs, aside)
-				_ = os.Symlink("../outside", logs)
-				_ = os.Remove(logs)
-				_ = os.Rename(aside, logs)
-			}
-		}
-	})
-	read := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-		if b, err := r.ReadFile("logs/out", 100); err == nil {
-			if read++; string(b) != "hello" {
-				t.Fatalf("read %q", b)
-			}
-		}
-		if f, err := r.OpenFile("logs/keep", os.O_WRONLY, 0); err == nil {
-			t.Fatalf("opened %s", f.Name())
-		}
-		_ = r.Chown("logs/out", os.Getuid(), os.Getgid())
-		_ = r.RemoveAll("logs/keep")
-	}
-	close(stop)
-	swapper.Wait()
-	if read == 0 {
-		t.Error("the file was never there to be read")
-	}
-	untouched(t, in, secret)
 }
 
 func TestReplaceIsWholeOrNothing(t *testing.T) {
