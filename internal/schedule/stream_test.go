@@ -20,6 +20,7 @@ type streamWorld struct {
 	testing.TB
 	log   *statetest.Log
 	evals int
+	more  string // of each group in JSON, with a comma at its end
 }
 
 func newStreamWorld(t testing.TB, nodes int, change ...func(*berth.Node)) *streamWorld {
@@ -41,7 +42,7 @@ func (w *streamWorld) submit(id, pools string, nodes [][]berth.NodeID, groups ..
 		if wide {
 			regions = append(regions, fmt.Sprintf(`{"Name": "r%d", "Groups": [%q], "Width": %s}`, i, name, width))
 		}
-		list = append(list, fmt.Sprintf(`{"Name": %q, "Resources": {"CPU": 100, "MemoryMB": 100}, "Stream": {"Placement": {%s}}}`, name, groups[i+1]))
+		list = append(list, fmt.Sprintf(`{"Name": %q, %s "Resources": {"CPU": 100, "MemoryMB": 100}, "Stream": {"Placement": {%s}}}`, name, w.more, groups[i+1]))
 	}
 	j := statetest.Job(w.TB, fmt.Sprintf(`{"ID": %q, "Type": "stream", "Datacenters": ["dc1"], "Stream": {"HostPools": [%s], "Regions": [%s]}, "TaskGroups": [%s]}`,
 		id, pools, strings.Join(regions, ","), strings.Join(list, ",")))
@@ -103,6 +104,55 @@ func ids(numbers ...int) (out []berth.NodeID) {
 		out = append(out, statetest.ID[berth.Node](n))
 	}
 	return out
+}
+
+// Each processing element has its own CSI volume with per_alloc. One whose volume does
+// not exist is not placed, and says so. When it is launched again, it has the same
+// volume, though its last launch has not given that back.
+func TestProcessingElementsHaveCSIVolumes(t *testing.T) {
+	w := newStreamWorld(t, 2, func(n *berth.Node) {
+		n.CSINodePlugins = map[string]*berth.CSIInfo{"disk": {PluginID: "disk", Healthy: true, NodeInfo: &berth.CSINodeInfo{ID: n.Name}}}
+	})
+	one := berth.VolumeCapability{AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}
+	for _, id := range []string{"data[0]", "data[1]"} {
+		w.log.Must(t, &state.PutCSIVolume{Volume: &berth.CSIVolume{
+			Namespace: berth.DefaultNamespace, ID: id, Name: id, ExternalID: id, PluginID: "disk", RequestedCapabilities: []berth.VolumeCapability{one},
+		}})
+	}
+	w.more = `"Volumes": {"v": {"Name": "v", "Type": "csi", "Source": "data", "PerAlloc": true, "AccessMode": "single-node-writer", "AttachmentMode": "file-system"}},`
+	k := w.submit("job", "", nil, "a/3", ``)
+	d := w.decide(k)
+	if at := w.at(k); len(at) != 2 || at["a[0]"] == "" || at["a[1]"] == "" {
+		t.Errorf("%v", at)
+	}
+	if why := d.Plan.End.Failed["a"]; why == nil || why.ConstraintFiltered["missing CSI volume: data[2]"] != 2 {
+		t.Errorf("%+v", why)
+	}
+	claims := func() (n int) {
+		for c := range w.log.Tip().CSIClaims() {
+			if a := w.log.Tip().Alloc(c.AllocID); c.VolumeID == fmt.Sprintf("data[%d]", a.Index) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := claims(); n != 2 {
+		t.Errorf("%d claims", n)
+	}
+	for _, pe := range slices.Collect(w.log.Tip().ResourcesOf(w.log.Tip().Job(k).UID, berth.KindPE)) {
+		if strings.HasSuffix(pe.Name, "[0]") {
+			w.log.Must(t, &state.LaunchPE{PE: pe.UID, Expect: pe.PE.Launch})
+		}
+	}
+	for a := range w.log.Tip().AllocsOf(k) {
+		if a.Index == 0 {
+			w.log.Must(t, &state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientFailed}}})
+		}
+	}
+	w.decide(k)
+	if at := w.at(k); len(at) != 2 || claims() != 3 {
+		t.Errorf("after another launch: %v, %d claims", at, claims())
+	}
 }
 
 // Processing elements are where their conditions say.

@@ -223,6 +223,9 @@ func mergeWaits(waits []*state.NodeWait) (out []state.NodeWait) {
 		key.Reset()
 		for _, g := range slices.Sorted(maps.Keys(w.Failed)) {
 			fmt.Fprint(&key, g, w.Queued[g])
+			for _, why := range slices.Sorted(maps.Keys(w.Failed[g].ConstraintFiltered)) { // it waits for a CSI volume
+				fmt.Fprintf(&key, " %q", why)
+			}
 			for _, s := range w.Failed[g].Shortages {
 				// With many nodes the exact figures are left out, so that more
 				// are alike.

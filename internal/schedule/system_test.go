@@ -13,6 +13,7 @@ import (
 	"berth/internal/schedule"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
+	"berth/internal/validate"
 
 	"pgregory.net/rapid"
 )
@@ -31,6 +32,8 @@ import (
 //	wait 30s
 //	retry                             what waits for a node is looked at again
 //	late                              the next plan meets a node that changed since
+//	csi data                          the CSI volume, of the plugin "disk", is registered; it can be used in each way
+//	returned data                     the claims on it of what has ended are gone
 //	show log                          what there is of it
 func TestPerNodeStories(t *testing.T) {
 	statetest.Stories(t, "testdata/system.txt", func(t *testing.T) func(input string) string {
@@ -92,6 +95,20 @@ func (w *nodeWorld) line(l *statetest.Line) {
 	case "late":
 		w.late = true
 		return
+	case "csi":
+		v := &berth.CSIVolume{Namespace: berth.DefaultNamespace, ID: l.Word(0), Name: l.Word(0), ExternalID: "x", PluginID: "disk"}
+		for _, mode := range validate.CSIAccess() {
+			v.RequestedCapabilities = append(v.RequestedCapabilities, berth.VolumeCapability{AccessMode: mode, AttachmentMode: berth.AttachFilesystem})
+		}
+		w.apply(&state.PutCSIVolume{Volume: v, Now: now})
+	case "returned":
+		for c := range w.snap.ClaimsOfCSI(berth.DefaultNamespace, l.Word(0)) {
+			for _, from := range []string{state.ClaimReleasing, state.ClaimDetached} {
+				if c := w.snap.CSIClaim(c.Namespace, c.VolumeID, c.AllocID); c != nil && c.State == from {
+					w.apply(&state.StepCSIClaim{Namespace: c.Namespace, VolumeID: c.VolumeID, AllocID: c.AllocID, From: from})
+				}
+			}
+		}
 	case "show":
 		w.show(key)
 	case "job":

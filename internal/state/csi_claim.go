@@ -117,49 +117,49 @@ func (c *CSIClaim) clashes(node berth.NodeID, access, attachment string, readOnl
 }
 
 // csiLack returns why an instance of a group cannot have a CSI volume on a node.
-func (s *Snapshot) csiLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, r *berth.VolumeRequest, index uint32) string {
+func (s *Snapshot) csiLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, r *berth.VolumeRequest, index uint32) (string, LackKind) {
 	source := r.SourceFor(index)
 	v := s.CSIVolume(j.Namespace, source)
 	if v == nil {
-		return "missing CSI volume: " + source
+		return "missing CSI volume: " + source, LacksCSIVolume
 	}
 	if v.ExternalID == "" {
-		return "CSI volume " + source + " is not made yet"
+		return "CSI volume " + source + " is not made yet", LacksCSIVolume
 	}
-	if why := s.pluginLack(n, v); why != "" {
-		return why
+	if why, kind := s.pluginLack(n, v); kind != LacksNothing {
+		return why, kind
 	}
 	if !slices.Contains(v.RequestedCapabilities, berth.VolumeCapability{AccessMode: r.AccessMode, AttachmentMode: r.AttachmentMode}) {
-		return fmt.Sprintf("CSI volume %s has no capability for access mode %s and attachment mode %s", source, r.AccessMode, r.AttachmentMode)
+		return fmt.Sprintf("CSI volume %s has no capability for access mode %s and attachment mode %s", source, r.AccessMode, r.AttachmentMode), LacksCSIVolume
 	}
 	for c := range s.ClaimsOfCSI(v.Namespace, v.ID) {
 		a := s.Alloc(c.AllocID)
-		if a != nil && a.Key() == j.Key() && a.Group.Name == g.Name && a.Index == index {
+		if a != nil && a.Key() == j.Key() && a.Group.Name == g.Name && a.Index == index && (!j.PerNode() || c.NodeID == n.ID) {
 			continue // of an allocation that the new one replaces; its own claim waits for this one
 		}
 		if why := c.clashes(n.ID, r.AccessMode, r.AttachmentMode, r.ReadOnly); why != "" {
-			return "CSI volume " + source + " " + why
+			return "CSI volume " + source + " " + why, LacksCSIVolume
 		}
 	}
-	return ""
+	return "", LacksNothing
 }
 
 // pluginLack returns why a node's plugin cannot have a CSI volume.
-func (s *Snapshot) pluginLack(n *berth.Node, v *berth.CSIVolume) string {
+func (s *Snapshot) pluginLack(n *berth.Node, v *berth.CSIVolume) (string, LackKind) {
 	info, p := n.CSINodePlugins[v.PluginID], s.CSIPlugin(v.PluginID)
 	switch {
 	case info == nil || p == nil:
-		return "missing CSI plugin: " + v.PluginID
+		return "missing CSI plugin: " + v.PluginID, LacksPlugin
 	case !info.Healthy || info.NodeInfo == nil:
-		return "unhealthy CSI plugin: " + v.PluginID
+		return "unhealthy CSI plugin: " + v.PluginID, LacksCSIVolume
 	case p.ControllerRequired && p.ControllersHealthy == 0:
-		return "CSI plugin " + v.PluginID + " has no healthy controller"
+		return "CSI plugin " + v.PluginID + " has no healthy controller", LacksCSIVolume
 	}
 	if len(v.Topologies) > 0 && info.RequiresTopologies && !slices.ContainsFunc(v.Topologies, func(t berth.CSITopology) bool { return within(t, info.NodeInfo.AccessibleTopology) }) {
-		return "CSI volume " + v.ID + " cannot be reached from the topology of the node"
+		return "CSI volume " + v.ID + " cannot be reached from the topology of the node", LacksPlugin
 	}
 	if info.NodeInfo.MaxVolumes == 0 {
-		return ""
+		return "", LacksNothing
 	}
 	here := map[string]bool{}
 	for c := range s.ClaimsOnNode(n.ID) {
@@ -168,9 +168,9 @@ func (s *Snapshot) pluginLack(n *berth.Node, v *berth.CSIVolume) string {
 		}
 	}
 	if int64(len(here)) >= info.NodeInfo.MaxVolumes {
-		return fmt.Sprintf("CSI plugin %s has %d volumes on the node, which is its limit", v.PluginID, info.NodeInfo.MaxVolumes)
+		return fmt.Sprintf("CSI plugin %s has %d volumes on the node, which is its limit", v.PluginID, info.NodeInfo.MaxVolumes), LacksCSIVolume
 	}
-	return ""
+	return "", LacksNothing
 }
 
 // within reports whether a node's topology, which may be nil, has all segments of

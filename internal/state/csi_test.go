@@ -258,7 +258,7 @@ func TestNodesForCSIVolumes(t *testing.T) {
 	} {
 		store, _ := statetest.New(t, c.node, &state.PutCSIVolume{Volume: c.volume, Now: 5})
 		j := csiJob(t, "db", berth.AccessWriter, false)
-		if got := store.Snapshot().VolumeLack(store.Snapshot().Node(c.node.Node.ID), j, j.TaskGroups[0], 0); got != c.want {
+		if got, _ := store.Snapshot().VolumeLack(store.Snapshot().Node(c.node.Node.ID), j, j.TaskGroups[0], 0); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}
@@ -284,5 +284,75 @@ func TestPluginsFollowNodes(t *testing.T) {
 	log.Must(t, statetest.AddNode(1, 4000, 4000))
 	if p := store.Snapshot().CSIPlugin("disk"); p != nil {
 		t.Errorf("nothing runs it: %+v", p)
+	}
+}
+
+// Instances of a system job on other nodes are other users of a volume, not what a
+// new one replaces: a volume for one writer has one, whoever asks.
+func TestASystemJobSharesACSIVolumeWithItself(t *testing.T) {
+	for mode, shared := range map[string]bool{
+		berth.AccessWriter: false, berth.AccessReader: false, berth.AccessSingleWriter: false, berth.AccessReaders: true, berth.AccessMultiWriter: true,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			job := csiJob(t, "log", mode, mode == berth.AccessReader || mode == berth.AccessReaders)
+			job.Type = berth.TypeSystem
+			store, log := statetest.New(t, runsCSI(1), runsCSI(2), &state.PutCSIVolume{Volume: csiVolume("data"), Now: 5}, statetest.Register(job, 1), places(1, 1))
+			s := store.Snapshot()
+			j := s.Job(job.Key())
+			lack := func(node int) state.LackKind {
+				_, kind := s.VolumeLack(s.Node(statetest.ID[berth.Node](node)), j, j.TaskGroups[0], 0)
+				return kind
+			}
+			want := state.LacksNothing
+			if !shared {
+				want = state.LacksCSIVolume
+			}
+			if here, there := lack(1), lack(2); here != state.LacksNothing || there != want {
+				t.Errorf("the first node lacks %d, the second %d; want 0, %d", here, there, want)
+			}
+			seed := state.EvalSeed{ID: statetest.ID[berth.Eval](2), TriggeredBy: berth.TriggerJobRegister, Cause: berth.Cause{Kind: berth.CauseUser}}
+			log.Must(t, &state.CreateEvals{Evals: []state.EvalFor{{EvalSeed: seed, Key: job.Key()}}, Now: 6}, places(2, 2))
+			if n := store.Snapshot().Count(state.Allocs); (n == 2) != shared {
+				t.Errorf("%d allocations; the volume is shared: %v", n, shared)
+			}
+			if bad := invariant.Check(store.Snapshot()); len(bad) > 0 {
+				t.Error(bad)
+			}
+		})
+	}
+}
+
+// A node that gets or loses the plugin of a volume is looked at for the system jobs that
+// use such volumes, and not for others. Whether the plugin is healthy raises nothing:
+// who waits for that is woken.
+func TestPluginsOfANodeRaiseEvaluations(t *testing.T) {
+	job := csiJob(t, "log", berth.AccessMultiWriter, false)
+	job.Type = berth.TypeSystem
+	other := statetest.Job(t, `{"ID": "plain", "Type": "system", "TaskGroups": [{"Name": "g"}]}`)
+	without := statetest.AddNode(1, 4000, 4000)
+	store, log := statetest.New(t, without, statetest.Register(job, 1), statetest.Register(other, 2), statetest.Register(csiJob(t, "db", berth.AccessWriter, false), 3))
+	raised := func(c state.Command) (out []string) {
+		t.Helper()
+		before := store.Snapshot()
+		log.Must(t, c)
+		for e := range store.Snapshot().Evals() {
+			if before.Eval(e.ID) == nil {
+				out = append(out, string(e.JobID)+" "+e.TriggeredBy)
+			}
+		}
+		return out
+	}
+	elsewhere := func(i *berth.CSIInfo) { i.NodeInfo.AccessibleTopology.Segments = map[string]string{"rack": "r9"} }
+	sick := func(i *berth.CSIInfo) { elsewhere(i); i.Healthy = false }
+	for i, c := range []struct {
+		to   state.Command
+		want string
+	}{
+		{runsCSI(1), "[log node-update]"}, {runsCSI(1), "[]"}, {runsCSI(1, elsewhere), "[log node-update]"}, {runsCSI(1, sick), "[]"}, {statetest.AddNode(1, 4000, 4000), "[log node-update]"},
+	} {
+		c.to.(*state.RegisterNode).Seed = [16]byte{byte(i + 1)}
+		if got := fmt.Sprint(raised(c.to)); got != c.want {
+			t.Errorf("step %d: %s, want %s", i, got, c.want)
+		}
 	}
 }

@@ -119,10 +119,10 @@ func TestStickyClaims(t *testing.T) {
 	s := store.Snapshot()
 	j := s.Job(berth.JobKey{Namespace: "default", ID: "db"})
 	n1, n2, g := s.Node(statetest.ID[berth.Node](1)), s.Node(statetest.ID[berth.Node](2)), j.TaskGroups[0]
-	if why := s.VolumeLack(n1, j, g, 0); why != "" {
+	if why, _ := s.VolumeLack(n1, j, g, 0); why != "" {
 		t.Errorf("the node with the volume lacks: %s", why)
 	}
-	if why := s.VolumeLack(n2, j, g, 0); why != "missing host volume: data" {
+	if why, _ := s.VolumeLack(n2, j, g, 0); why != "missing host volume: data" {
 		t.Errorf("the node without the volume lacks %q", why)
 	}
 	log.Must(t, &state.ApplyPlan{Eval: statetest.ID[berth.Eval](1), Now: 7, End: &state.EvalEnd{Status: berth.EvalComplete}, Place: []berth.Placement{{Group: 0, Index: 0, NodeID: n1.ID}}})
@@ -134,10 +134,10 @@ func TestStickyClaims(t *testing.T) {
 	if len(claims) != 1 || claims[0].VolumeID != "v1" || claims[0].AllocName != "db.g[0]" || claims[0].JobID != "db" || claims[0].ID == "" {
 		t.Fatalf("claims: %+v", claims)
 	}
-	if why := s.VolumeLack(n1, j, g, 1); why != "host volume data is claimed by db.g[0]" {
+	if why, _ := s.VolumeLack(n1, j, g, 1); why != "host volume data is claimed by db.g[0]" {
 		t.Errorf("another instance lacks %q", why)
 	}
-	if why := s.VolumeLack(n1, j, g, 0); why != "" {
+	if why, _ := s.VolumeLack(n1, j, g, 0); why != "" {
 		t.Errorf("a replacement lacks %q", why)
 	}
 	if _, err := log.Propose(t.Context(), &state.DeleteHostVolumeClaim{Namespace: "other", ID: claims[0].ID}); berth.KindOf(err) != berth.NotFound {
@@ -171,11 +171,11 @@ func TestCapabilitiesOfHostVolumes(t *testing.T) {
 		`"ReadOnly": true, "AccessMode": "single-node-multi-writer"`: "host volume data has no capability for access mode single-node-multi-writer",
 	} {
 		j := statetest.Job(t, `{"ID": "db", "TaskGroups": [{"Name": "g", "Volumes": {"v": {"Name": "v", "Type": "host", "Source": "data", `+request+`}}}]}`)
-		if got := s.VolumeLack(s.Node(statetest.ID[berth.Node](1)), j, j.TaskGroups[0], 0); got != want {
+		if got, _ := s.VolumeLack(s.Node(statetest.ID[berth.Node](1)), j, j.TaskGroups[0], 0); got != want {
 			t.Errorf("%s: %q, not %q", request, got, want)
 		}
 		j.Namespace = "other"
-		if got := s.VolumeLack(s.Node(statetest.ID[berth.Node](1)), j, j.TaskGroups[0], 0); !strings.HasPrefix(got, "missing host volume") {
+		if got, _ := s.VolumeLack(s.Node(statetest.ID[berth.Node](1)), j, j.TaskGroups[0], 0); !strings.HasPrefix(got, "missing host volume") {
 			t.Errorf("%s from another namespace: %q", request, got)
 		}
 	}

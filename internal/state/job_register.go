@@ -126,12 +126,17 @@ func UsesCSI(j *berth.Job) bool { return slices.ContainsFunc(j.TaskGroups, usesC
 
 // usesCSI reports whether a group has CSI volumes or plugins.
 func usesCSI(g *berth.TaskGroup) bool {
+	return mountsCSI(g) || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return t.CSIPluginConfig != nil })
+}
+
+// mountsCSI reports whether a group has CSI volumes.
+func mountsCSI(g *berth.TaskGroup) bool {
 	for _, v := range g.Volumes {
 		if v.Type == berth.VolumeCSI {
 			return true
 		}
 	}
-	return slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return t.CSIPluginConfig != nil })
+	return false
 }
 
 // ordered reports whether a group has what came with log version 6.

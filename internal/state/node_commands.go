@@ -69,6 +69,8 @@ func (c *RegisterNode) Apply(tx *Tx) error {
 		c.Evals = tx.raiseForNode(&n, c.Seed, c.Now)
 	case !sameToConditions(old, &n):
 		c.Evals = tx.raiseForChange(&n, c.Seed, c.Now)
+	case !samePlugins(old, &n):
+		c.Evals = tx.raiseForPlugins(&n, c.Seed, c.Now)
 	}
 	return nil
 }

@@ -25,6 +25,34 @@ func (tx *Tx) raiseForChange(n *berth.Node, seed [16]byte, now int64) []berth.Ev
 	return tx.raiseEach(n, seed, now, (*berth.Job).PerNode)
 }
 
+// raiseForPlugins creates evaluations of the jobs that run on every node and use CSI
+// volumes, for a node whose CSI plugins, or what they reach, changed.
+func (tx *Tx) raiseForPlugins(n *berth.Node, seed [16]byte, now int64) []berth.EvalID {
+	var jobs []*berth.Job
+	for j := range tx.PerNodeJobs() {
+		if n.Ready() && wants(j, n) && slices.ContainsFunc(j.TaskGroups, mountsCSI) {
+			jobs = append(jobs, j)
+		}
+	}
+	return tx.raiseOn(n, jobs, berth.TriggerNodeUpdate, seed, now)
+}
+
+// samePlugins reports whether two versions of a node have the same CSI node plugins,
+// which reach the same volumes. Whether they are healthy does not count.
+func samePlugins(a, b *berth.Node) bool {
+	return maps.EqualFunc(a.CSINodePlugins, b.CSINodePlugins, func(x, y *berth.CSIInfo) bool {
+		return x.RequiresTopologies == y.RequiresTopologies && maps.Equal(reached(x), reached(y))
+	})
+}
+
+// reached returns the segments of the topology of a node, as its plugin says.
+func reached(x *berth.CSIInfo) map[string]string {
+	if x.NodeInfo == nil || x.NodeInfo.AccessibleTopology == nil {
+		return nil
+	}
+	return x.NodeInfo.AccessibleTopology.Segments
+}
+
 // raiseEach creates one evaluation for each job that has something on the node.
 // It is for the current job, which also looks at what earlier jobs of its name
 // left. Without one, it is for the last job that left something.

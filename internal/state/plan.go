@@ -185,7 +185,8 @@ func (c *ApplyPlan) place(tx *Tx, job *berth.Job) {
 			refused = berth.Refuse(berth.RefusedInstance, tx.refusePrevious(p, job, n))
 		}
 		if refused == nil {
-			refused = berth.Refuse(berth.RefusedNode, tx.VolumeLack(n, version.job, version.group, p.Index))
+			why, _ := tx.VolumeLack(n, version.job, version.group, p.Index)
+			refused = berth.Refuse(berth.RefusedNode, why)
 		}
 		if refused == nil && p.Canary {
 			refused = berth.Refuse(berth.RefusedInstance, c.joins.refuses(version.group.Name))

@@ -8,23 +8,34 @@ import (
 	"berth"
 )
 
+// LackKind says what would end a lack of volumes.
+type LackKind uint8
+
+const (
+	LacksNothing    LackKind = iota
+	LacksHostVolume          // another node would, or another host volume
+	LacksPlugin              // another node would: this one does not run the plugin of a CSI volume, or cannot reach the volume
+	LacksCSIVolume           // the CSI volume, the health of its plugin or its other users may change, and the node stays as it is
+)
+
 // VolumeLack returns why an instance of a group cannot have its volumes on a
 // node, "" if it can. The scheduler and the commit of a plan both ask it.
-func (s *Snapshot) VolumeLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, index uint32) string {
+func (s *Snapshot) VolumeLack(n *berth.Node, j *berth.Job, g *berth.TaskGroup, index uint32) (why string, kind LackKind) {
 	if len(g.Volumes) == 0 {
-		return ""
+		return "", LacksNothing
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) { // in order of name, as a map has none
 		r := g.Volumes[name]
-		lack := s.hostLack
 		if r.Type == berth.VolumeCSI {
-			lack = s.csiLack
+			why, kind = s.csiLack(n, j, g, &r, index)
+		} else if why = s.hostLack(n, j, g, &r, index); why != "" {
+			kind = LacksHostVolume
 		}
-		if why := lack(n, j, g, &r, index); why != "" {
-			return why
+		if kind != LacksNothing {
+			return why, kind
 		}
 	}
-	return ""
+	return "", LacksNothing
 }
 
 // hostLack returns why a node cannot offer a host volume to an instance.

@@ -43,15 +43,23 @@ func (x *Nodes) Ready() []*berth.Node {
 	return out
 }
 
-// Meets reports whether a node meets the constraints of a group.
-func (x *Nodes) Meets(group int, n *berth.Node) bool { return x.unmet(group, n).kind == meetsAll }
+// Meets reports whether a node meets the constraints of a group. One that waits for
+// a CSI volume does: OnNodes says what is missing.
+func (x *Nodes) Meets(group int, n *berth.Node) bool {
+	why := x.unmet(group, n)
+	return why.kind == meetsAll || why.kind == waitsForVolume
+}
 
 // Keeps reports whether a running instance of a group may stay on a node. An
 // unhealthy driver does not stop it: the driver may recover, and the tasks may
-// not have noticed.
+// not have noticed. Nor does what happens to the plugin of a CSI volume that it has
+// mounted.
 func (x *Nodes) Keeps(group int, n *berth.Node) bool {
-	why := x.unmet(group, n)
-	return why.kind == meetsAll || why.kind == lacksDriver
+	switch x.unmet(group, n).kind {
+	case meetsAll, lacksDriver, lacksPlugin, waitsForVolume:
+		return true
+	}
+	return false
 }
 
 func (x *Nodes) unmet(group int, n *berth.Node) verdict {
@@ -70,7 +78,7 @@ type OnNode struct {
 	Previous berth.AllocID // what it replaces on the node, if anything
 }
 
-// Shortfall is a node that lacks capacity for instances of a group.
+// Shortfall is a node that lacks capacity, or a CSI volume, for instances of a group.
 type Shortfall struct {
 	Node   *berth.Node
 	Count  int // instances
@@ -86,8 +94,8 @@ type OnNodesOutcome struct {
 }
 
 // OnNodes places instances of the group with that number on their nodes, as far
-// as capacity allows. Nodes from which constraints keep instances apart are
-// skipped; they have no shortfall.
+// as capacity and CSI volumes allow. Nodes from which constraints keep instances
+// apart are skipped; they have no shortfall.
 func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	r := p.round(number)
 	out := OnNodesOutcome{Why: r.emptyMetric()}
@@ -95,8 +103,13 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 	for i := range list {
 		o := &list[i]
 		r.work.Spend(nodeSteps)
-		if r.filter.perNode() && r.filter.node(o.Node).kind != meetsAll {
-			continue
+		volume := false // is missing, and all else is met
+		if r.filter.perNode() {
+			r.filter.index = o.Index
+			kind := r.filter.node(o.Node).kind
+			if volume = kind == waitsForVolume; !volume && kind != meetsAll {
+				continue
+			}
 		}
 		r.evaluated++
 		if lacks := r.quotaLacks(); len(lacks) > 0 {
@@ -110,13 +123,15 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 			out.Shortfalls = append(out.Shortfalls, Shortfall{Node: o.Node, Count: 1, Why: why, Missed: missed})
 			continue
 		}
-		if r.request.Fits(r.usage(o.Node.Number)) {
+		if !volume && r.request.Fits(r.usage(o.Node.Number)) {
 			out.Placed = append(out.Placed, r.putOn(o, nil))
 			continue
 		}
-		if victims := r.preemptOn(o.Node.Number); len(victims) > 0 {
-			out.Placed = append(out.Placed, r.putOn(o, victims))
-			continue
+		if !volume {
+			if victims := r.preemptOn(o.Node.Number); len(victims) > 0 {
+				out.Placed = append(out.Placed, r.putOn(o, victims))
+				continue
+			}
 		}
 		r.explainNode(out.Why, short, o.Node, r.usage(o.Node.Number))
 		if n := len(out.Shortfalls); n > 0 && out.Shortfalls[n-1].Node == o.Node {
@@ -124,7 +139,9 @@ func (p *Placer) OnNodes(number int, list []OnNode) OnNodesOutcome {
 			out.Shortfalls[n-1].Why.CoalescedFailures++
 			continue
 		}
-		out.Shortfalls = append(out.Shortfalls, r.shortfall(o.Node))
+		s := r.shortfall(o.Node)
+		s.Missed.Escaped = volume // no dimension says what helps
+		out.Shortfalls = append(out.Shortfalls, s)
 	}
 	out.Why.NodesEvaluated = r.evaluated
 	out.Why.Shortages = sortShortages(short)

@@ -54,7 +54,9 @@ type verdictKind uint8
 const (
 	unchecked verdictKind = iota
 	meetsAll
-	lacksDriver // a driver is missing or unhealthy
+	lacksDriver    // a driver is missing or unhealthy
+	lacksPlugin    // the node does not run the plugin of a CSI volume, or cannot reach the volume
+	waitsForVolume // a CSI volume cannot be had there now; that may pass while the node stays as it is
 	lacksOther
 )
 
@@ -215,11 +217,6 @@ func (f *filter) node(n *berth.Node) verdict {
 	if f.distinctHosts[n.ID] {
 		return lacking(berth.OpDistinctHosts)
 	}
-	if f.dynamic {
-		if why := f.snap.VolumeLack(n, f.job, f.group, f.index); why != "" {
-			return lacking(why)
-		}
-	}
 	for _, d := range f.distinct {
 		v, ok := resolve(d.constraint.LTarget, n)
 		switch {
@@ -229,7 +226,17 @@ func (f *filter) node(n *berth.Node) verdict {
 			return lacking(fmt.Sprintf("%s: %s=%s used by %d allocs", berth.OpDistinctProperty, d.constraint.LTarget, v, d.used[v]))
 		}
 	}
+	if f.dynamic { // last: who waits for a volume meets all else
+		if why, kind := f.snap.VolumeLack(n, f.job, f.group, f.index); kind != state.LacksNothing {
+			return verdict{volumeVerdicts[kind], why}
+		}
+	}
 	return verdict{kind: meetsAll}
+}
+
+// volumeVerdicts are the verdicts on a node that lacks a volume.
+var volumeVerdicts = map[state.LackKind]verdictKind{
+	state.LacksHostVolume: lacksOther, state.LacksPlugin: lacksPlugin, state.LacksCSIVolume: waitsForVolume,
 }
 
 // perNode reports whether each node must be checked in addition to its class.

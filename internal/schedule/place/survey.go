@@ -2,6 +2,7 @@ package place
 
 import (
 	"iter"
+	"slices"
 
 	"berth"
 	"berth/internal/state"
@@ -77,6 +78,11 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 	for _, d := range f.distinct {
 		if v, ok := resolve(d.constraint.LTarget, n); !ok || d.used[v] >= d.limit {
 			out = append(out, d.constraint.String())
+		}
+	}
+	if f.dynamic {
+		if why, kind := f.snap.VolumeLack(n, f.job, f.group, f.index); kind != state.LacksNothing && !slices.Contains(out, why) {
+			out = append(out, why)
 		}
 	}
 	return out

@@ -19,6 +19,7 @@ import (
 //	                         a group of devices, of which c is unhealthy and d on NUMA node 1;
 //	                         a second group is called device.2
 //	volumes=data,certs:ro    host volumes
+//	csi=disk,other:ill       CSI plugins, of which the second is not healthy
 //	address=10.0.0.1         of the default host network
 //	net.public="10.0.0.2 22" a host network, and the ports kept back there
 //	modes=bridge             of its networks
@@ -29,6 +30,7 @@ import (
 //	device="gpu 2" device.constraint="${device.attr.memory} > 8 GiB" device.affinity="… 50"
 //	device.2="fpga"          without conditions
 //	volume.data="data ro per_alloc"
+//	volume.data="data csi=single-node-writer"
 //	port.http=80@public port.dns=53!
 
 // things gives a node what its line says of cores, devices, volumes and
@@ -50,6 +52,15 @@ func things(t testing.TB, l *Line, n *berth.Node, pick func(string) string) {
 		}
 		if name != "-" {
 			n.HostVolumes[name] = berth.HostVolumeInfo{Path: "/srv/" + name, ReadOnly: how == "ro"}
+		}
+	}
+	for _, p := range l.List("csi") {
+		id, how, _ := strings.Cut(pick(p), ":")
+		if n.CSINodePlugins == nil {
+			n.CSINodePlugins = map[string]*berth.CSIInfo{}
+		}
+		if id != "-" {
+			n.CSINodePlugins[id] = &berth.CSIInfo{PluginID: id, Healthy: how != "ill", NodeInfo: &berth.CSINodeInfo{ID: n.Name}}
 		}
 	}
 	host := berth.NodeNetwork{Mode: berth.NetworkHost}
@@ -229,10 +240,16 @@ func volumesOf(l *Line, group string) map[string]any {
 			if out == nil {
 				out = map[string]any{}
 			}
-			out[name] = map[string]any{
+			v := map[string]any{
 				"Name": name, "Type": berth.VolumeHost, "Source": words[0],
 				"ReadOnly": slices.Contains(words, "ro"), "PerAlloc": slices.Contains(words, "per_alloc"),
 			}
+			for _, w := range words {
+				if mode, ok := strings.CutPrefix(w, "csi="); ok {
+					v["Type"], v["AccessMode"], v["AttachmentMode"] = berth.VolumeCSI, mode, berth.AttachFilesystem
+				}
+			}
+			out[name] = v
 		}
 	}
 	return out
