@@ -241,7 +241,8 @@ type AgentCSI struct {
 	Volume         berth.CSIVolume
 	AllocID        string // node-detach, node-expand
 	ExternalNodeID string // publish, unpublish
-	AccessMode     string // publish, expand
+	AccessMode     string // publish, expand, node-expand, as below
+	AttachmentMode string
 	ReadOnly       bool
 	SnapshotID     string
 	Name           string // of a snapshot
@@ -276,6 +277,8 @@ type GrantedClaim struct {
 	Context    map[string]string // of the controller
 	ReadOnly   bool
 	AccessMode string
+
+	AttachmentMode string
 	Meta
 }
 

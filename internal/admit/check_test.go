@@ -395,6 +395,37 @@ func TestValidate(t *testing.T) {
 		{"csi volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}}
 		}, ``},
+		{"csi volume that is a block device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachBlock}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "data", Destination: "/dev/xvda", PropagationMode: "private"}}
+		}, ``},
+		{"block device with mount options", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {
+				Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachBlock,
+				MountOptions: &berth.CSIMountOptions{FSType: "ext4"},
+			}}
+		}, `job.group[g].volume[data].mount_options: is only for attachment mode file-system, got block-device`},
+		{"volume as block device and as file system", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			v := berth.VolumeRequest{Name: "a", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachBlock}
+			w := v
+			w.Name, w.AttachmentMode = "b", berth.AttachFilesystem
+			g.Volumes = map[string]berth.VolumeRequest{"a": v, "b": w}
+		}, `job.group[g].volume[b].attachment_mode: must be block-device, as volume a of the group has the same source, got "file-system"`},
+		{"block device with a label", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachBlock}}
+			t.VolumeMounts = []berth.VolumeMount{{Volume: "data", Destination: "/dev/xvda", SELinuxLabel: "z"}}
+		}, `job.group[g].task[t].volume_mount.selinux_label: must be left out: volume data is attached as a block device, got "z"`},
+		{"host volume that is a block device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", AttachmentMode: berth.AttachBlock}}
+		}, `job.group[g].volume[data].attachment_mode: is not supported: must be file-system, got block-device`},
+		{"csi volume on each node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessMultiWriter, AttachmentMode: berth.AttachFilesystem}}
+		}, ``},
+		{"csi volume of each instance on each node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			j.Type, j.Reschedule, g.ReschedulePolicy = berth.TypeSysbatch, nil, nil
+			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", PerAlloc: true, AccessMode: berth.AccessMultiWriter, AttachmentMode: berth.AttachFilesystem}}
+		}, `job.group[g].volume[data].per_alloc: is not for jobs of type sysbatch`},
 		{"csi volume that keeps its node", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", Sticky: true, AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}}
 		}, `job.group[g].volume[data].sticky: is only for volumes of type host`},

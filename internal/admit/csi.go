@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,10 +12,7 @@ import (
 )
 
 // csiVolume checks the request of a group for a CSI volume.
-func (c *checker) csiVolume(at string, j *berth.Job, g *berth.TaskGroup, v *berth.VolumeRequest) {
-	if j.PerNode() || j.Type == berth.TypeStream {
-		c.addf(at+".type", "%s is not for jobs of type %s", v.Type, j.Type)
-	}
+func (c *checker) csiVolume(at, name string, g *berth.TaskGroup, v *berth.VolumeRequest) {
 	c.oneOf(at+".access_mode", v.AccessMode, validate.CSIAccess()...)
 	c.oneOf(at+".attachment_mode", v.AttachmentMode, validate.VolumeAttachments()...)
 	reads := v.AccessMode == berth.AccessReader || v.AccessMode == berth.AccessReaders
@@ -23,6 +21,15 @@ func (c *checker) csiVolume(at string, j *berth.Job, g *berth.TaskGroup, v *bert
 	}
 	if why := validate.MountOptions(v.MountOptions); why != "" {
 		c.addf(at+".mount_options", "%s", why)
+	}
+	if v.AttachmentMode == berth.AttachBlock && validate.HasMountOptions(v.MountOptions) {
+		c.addf(at+".mount_options", "is only for attachment mode %s, got %s", berth.AttachFilesystem, v.AttachmentMode)
+	}
+	for _, other := range slices.Sorted(maps.Keys(g.Volumes)) { // an allocation has a volume once
+		o := g.Volumes[other]
+		if o.Type == v.Type && o.Source == v.Source && o.PerAlloc == v.PerAlloc && o.AttachmentMode != v.AttachmentMode && other < name {
+			c.addf(at+".attachment_mode", "must be %s, as volume %s of the group has the same source, got %q", berth.Clip(o.AttachmentMode, 64), berth.Clip(other, 64), berth.Clip(v.AttachmentMode, 64))
+		}
 	}
 	if v.Sticky {
 		c.addf(at+".sticky", "is only for volumes of type host")

@@ -192,7 +192,7 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 			c.addf(vat+".mount_options", "is only for volumes of type csi")
 		}
 		if v.Type == berth.VolumeCSI {
-			c.csiVolume(vat, j, g, &v)
+			c.csiVolume(vat, name, g, &v)
 			continue
 		}
 		if v.AccessMode != "" {
@@ -230,7 +230,11 @@ func (c *checker) volumeMounts(at string, g *berth.TaskGroup, mounts []berth.Vol
 		case slices.Contains(parts, "..") || strings.ContainsRune(m.Destination, 0) || path.Clean("/"+m.Destination) == "/":
 			c.addf(at+".destination", "must be a path below / without .. and NUL, got %q", berth.Clip(m.Destination, 64))
 		}
-		if m.SELinuxLabel != "" {
+		switch v := g.Volumes[m.Volume]; {
+		case m.SELinuxLabel == "":
+		case v.Type == berth.VolumeCSI && v.AttachmentMode == berth.AttachBlock:
+			c.addf(at+".selinux_label", "must be left out: volume %s is attached as a block device, got %q", berth.Clip(m.Volume, 64), berth.Clip(m.SELinuxLabel, 64))
+		default:
 			c.oneOf(at+".selinux_label", m.SELinuxLabel, "z", "Z")
 		}
 		if m.PropagationMode != "" {

@@ -33,7 +33,9 @@ var unsupportedInGroup = []unsupported[*berth.TaskGroup]{
 }
 
 var unsupportedInVolume = []unsupported[*berth.VolumeRequest]{
-	{"attachment_mode = block-device", func(v *berth.VolumeRequest) bool { return v.AttachmentMode == berth.AttachBlock }, "must be file-system"},
+	{"attachment_mode = block-device, type = host", func(v *berth.VolumeRequest) bool {
+		return v.AttachmentMode == berth.AttachBlock && v.Type != berth.VolumeCSI
+	}, "must be file-system"},
 }
 
 var unsupportedInNetwork = []unsupported[*berth.NetworkResource]{
@@ -95,7 +97,7 @@ func refuseUnsupported[T any](c *checker, at string, table []unsupported[T], v T
 	for _, k := range table {
 		key, value, _ := strings.Cut(k.key, " = ")
 		instead := k.instead
-		if value != "" && instead != "" {
+		if value, _, _ = strings.Cut(value, ","); value != "" && instead != "" { // a second condition is not said
 			instead = fmt.Sprintf("%s, got %s", instead, value)
 		}
 		c.unsupported(k.used(v), at+"."+key, instead)

@@ -198,7 +198,7 @@ func getClaim(r *Read, in *op.ReadClaim) (out op.GrantedClaim, err error) {
 		}
 		return out, nil
 	}
-	return op.GrantedClaim{Published: true, Volume: *v, Context: c.Context, ReadOnly: c.ReadOnly, AccessMode: c.AccessMode}, nil
+	return op.GrantedClaim{Published: true, Volume: *v, Context: c.Context, ReadOnly: c.ReadOnly, AccessMode: c.AccessMode, AttachmentMode: c.AttachmentMode}, nil
 }
 
 // wantedCSIVolume completes and checks the one CSI volume that a request

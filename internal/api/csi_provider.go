@@ -130,7 +130,8 @@ func (s *Server) createCSIVolume(ctx context.Context, who Caller, opts *op.Write
 	}
 	done, grown := *v, false
 	if do == op.CSICreate || v.RequestedCapacityMin > old.Capacity {
-		made, err := s.callController(ctx, w.Snapshot, &op.AgentCSI{Do: do, Volume: *v, AccessMode: firstMode(v)})
+		mode := firstMode(v)
+		made, err := s.callController(ctx, w.Snapshot, &op.AgentCSI{Do: do, Volume: *v, AccessMode: mode.AccessMode, AttachmentMode: mode.AttachmentMode})
 		if err != nil {
 			if old == nil && berth.KindOf(err) != berth.Unavailable { // the provider refused it; else it may have been made
 				_, _ = commit(context.WithoutCancel(ctx), leader, []state.Command{&state.DeleteCSIVolume{Namespace: v.Namespace, ID: v.ID}}, false)
@@ -155,12 +156,12 @@ func (s *Server) createCSIVolume(ctx context.Context, who Caller, opts *op.Write
 	return out, index, err
 }
 
-// firstMode returns an access mode in which a volume may be used.
-func firstMode(v *berth.CSIVolume) string {
-	if len(v.RequestedCapabilities) == 0 {
-		return ""
+// firstMode returns a way in which a volume may be used.
+func firstMode(v *berth.CSIVolume) (c berth.VolumeCapability) {
+	if len(v.RequestedCapabilities) > 0 {
+		c = v.RequestedCapabilities[0]
 	}
-	return v.RequestedCapabilities[0].AccessMode
+	return c
 }
 
 // expandOnNodes has each node that has mounted a volume grow its file system.
@@ -169,7 +170,9 @@ func (s *Server) expandOnNodes(ctx context.Context, v *berth.CSIVolume) error {
 		if c.State != state.ClaimPublished {
 			continue
 		}
-		_, err := callAgentFor(ctx, s, csiTime, c.NodeID, op.CallCSI, &op.AgentCSI{NodeID: c.NodeID.String(), Do: op.CSINodeExpand, Volume: *v, AllocID: c.AllocID.String(), AccessMode: c.AccessMode})
+		_, err := callAgentFor(ctx, s, csiTime, c.NodeID, op.CallCSI, &op.AgentCSI{
+			NodeID: c.NodeID.String(), Do: op.CSINodeExpand, Volume: *v, AllocID: c.AllocID.String(), AccessMode: c.AccessMode, AttachmentMode: c.AttachmentMode,
+		})
 		if err != nil {
 			return berth.Errorf(berth.KindOf(err), "the volume has %d bytes, but not on node %s: %w", v.Capacity, c.NodeID, err)
 		}

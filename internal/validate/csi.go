@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -51,11 +50,6 @@ func CSIVolume(v *berth.CSIVolume) error {
 		ps.Addf("RequestedCapabilities", "is missing: want at least one capability block")
 	}
 	capabilities(&ps, v.RequestedCapabilities, csiAccess)
-	for i, c := range v.RequestedCapabilities[:min(len(v.RequestedCapabilities), maxVolumeCapabilities)] {
-		if c.AttachmentMode == berth.AttachBlock {
-			ps.Addf("RequestedCapabilities["+strconv.Itoa(i)+"].AttachmentMode", "%s is not supported: must be %s", c.AttachmentMode, berth.AttachFilesystem)
-		}
-	}
 	texts(&ps, "Parameters", v.Parameters)
 	texts(&ps, "Context", v.Context)
 	texts(&ps, "Secrets", v.Secrets)
@@ -71,6 +65,10 @@ func CSIVolume(v *berth.CSIVolume) error {
 	}
 	if why := MountOptions(v.MountOptions); why != "" {
 		ps.Addf("MountOptions", "%s", why)
+	}
+	mounted := func(c berth.VolumeCapability) bool { return c.AttachmentMode != berth.AttachBlock }
+	if HasMountOptions(v.MountOptions) && len(v.RequestedCapabilities) > 0 && !slices.ContainsFunc(v.RequestedCapabilities, mounted) {
+		ps.Addf("MountOptions", "must be left out: no capability has attachment mode %s", berth.AttachFilesystem)
 	}
 	if why := topologies(v.Topologies); why != "" {
 		ps.Addf("Topologies", "%s", why)
@@ -88,6 +86,11 @@ func isLine(text string) bool {
 
 // csiFS is the form of the type of a file system.
 var csiFS = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
+
+// HasMountOptions reports whether mount options, which may be nil, ask for something.
+func HasMountOptions(m *berth.CSIMountOptions) bool {
+	return m != nil && (m.FSType != "" || len(m.MountFlags) > 0)
+}
 
 // MountOptions returns what is wrong with the mount options of a CSI volume, which
 // may be nil; "": nothing.

@@ -95,6 +95,19 @@ func TestHostileTextsOfCSIVolumes(t *testing.T) {
 		}
 	}
 	t.Logf("%d hostile volumes were refused", n+3*len(hostile))
+	block := good()
+	block.RequestedCapabilities[0].AttachmentMode = berth.AttachBlock
+	if err := CSIVolume(block); err != nil {
+		t.Errorf("a block device: %v", err)
+	}
+	block.MountOptions = &berth.CSIMountOptions{FSType: "ext4"}
+	if err := CSIVolume(block); err == nil || !strings.Contains(err.Error(), "MountOptions: must be left out: no capability has attachment mode file-system") {
+		t.Errorf("mount options of a block device: %v", err)
+	}
+	block.RequestedCapabilities = append(block.RequestedCapabilities, good().RequestedCapabilities[0])
+	if err := CSIVolume(block); err != nil {
+		t.Errorf("mount options of a volume that can be mounted as well: %v", err)
+	}
 	v := good()
 	v.MountOptions = &berth.CSIMountOptions{FSType: "fuse.s3fs", MountFlags: []string{"noatime", "uid=1000,gid=1000", "password=a b"}}
 	if err := CSIVolume(v); err != nil {

@@ -117,13 +117,18 @@ func (w *csiWorld) creates() {
 // runs runs the job of the examples that uses the volume, on a node.
 func (w *csiWorld) runs(node string) {
 	w.t.Helper()
-	w.a.good("job", "run", "-detach", w.file("counter.nomad", strings.Replace(w.example("counter.nomad.hcl"), "  group \"counter\" {", `  constraint {
+	w.a.good("job", "run", "-detach", w.file("counter.nomad", onNode(w.example("counter.nomad.hcl"), "counter", node)))
+}
+
+// onNode adds a constraint to a job, before its group: it runs on one of the nodes.
+func onNode(job, group, node string) string {
+	return strings.Replace(job, "  group \""+group+"\" {", `  constraint {
     attribute = "${node.unique.name}"
     operator  = "set_contains_any"
     value     = "`+node+`"
   }
 
-  group "counter" {`, 1)))
+  group "`+group+`" {`, 1)
 }
 
 // started waits until the job has started so many times with the data of all

@@ -1,6 +1,7 @@
 // Package disk is a CSI plugin whose storage provider is a directory: a volume is
 // a directory of its own, "attached" to a node by a file, and mounted by a bind
-// mount. All nodes that share the directory share the volumes. It speaks the real
+// mount. A volume that may be a block device has a file as well, which nodes give to
+// tasks as a loop device. All nodes that share the directory share the volumes. It speaks the real
 // protocol and keeps its rules: a volume is attached before it is mounted, and a
 // volume for one writer is attached to one node at a time. What it changes it
 // writes to a log, so that one can see that nothing is done twice.
@@ -15,10 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -185,10 +186,14 @@ func (p *Plugin) CreateVolume(_ context.Context, in *csi.CreateVolumeRequest) (*
 	} else if snap, e := p.dir("snapshots", from); e != nil {
 		return nil, e
 	} else {
-		err = os.CopyFS(filepath.Join(next, "data"), os.DirFS(filepath.Join(snap, "data")))
+		err = copyContents(snap, next)
 	}
-	size := strconv.FormatInt(in.GetCapacityRange().GetRequiredBytes(), 10)
-	err = errors.Join(err, os.WriteFile(filepath.Join(next, "size"), []byte(size), 0o600),
+	size := in.GetCapacityRange().GetRequiredBytes()
+	if slices.ContainsFunc(in.VolumeCapabilities, isBlock) {
+		size = max(size, minDisk)
+		err = errors.Join(err, growDisk(next, size))
+	}
+	err = errors.Join(err, os.WriteFile(filepath.Join(next, "size"), []byte(strconv.FormatInt(size, 10)), 0o600),
 		os.WriteFile(filepath.Join(next, "zone"), []byte(p.zone(in.GetAccessibilityRequirements())), 0o600))
 	if err == nil {
 		err = os.Rename(next, dir)
@@ -300,6 +305,11 @@ func (p *Plugin) ControllerExpandVolume(_ context.Context, in *csi.ControllerExp
 	}
 	size := max(p.volume(in.VolumeId).CapacityBytes, in.GetCapacityRange().GetRequiredBytes())
 	if size != p.volume(in.VolumeId).CapacityBytes {
+		if hasDisk(dir) {
+			if err := growDisk(dir, size); err != nil {
+				return nil, err
+			}
+		}
 		if err := os.WriteFile(filepath.Join(dir, "size"), []byte(strconv.FormatInt(size, 10)), 0o600); err != nil {
 			return nil, err
 		}
@@ -330,7 +340,7 @@ func (p *Plugin) CreateSnapshot(_ context.Context, in *csi.CreateSnapshotRequest
 		if err := errors.Join(os.RemoveAll(next), os.MkdirAll(filepath.Join(p.Root, "snapshots"), 0o700), os.Mkdir(next, 0o700)); err != nil {
 			return nil, err
 		}
-		err := errors.Join(os.CopyFS(filepath.Join(next, "data"), os.DirFS(filepath.Join(from, "data"))), os.WriteFile(filepath.Join(next, "of"), []byte(in.SourceVolumeId), 0o600))
+		err := errors.Join(copyContents(from, next), os.WriteFile(filepath.Join(next, "of"), []byte(in.SourceVolumeId), 0o600))
 		if err == nil {
 			err = os.Rename(next, to)
 		}
@@ -379,121 +389,4 @@ func (p *Plugin) ListSnapshots(_ context.Context, in *csi.ListSnapshotsRequest) 
 		out.Entries = append(out.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: p.snapshot(e.Name())})
 	}
 	return out, nil
-}
-
-// NodeGetInfo implements csi.NodeServer.
-func (p *Plugin) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	out := &csi.NodeGetInfoResponse{NodeId: p.Node}
-	if p.Zone != "" {
-		out.AccessibleTopology = &csi.Topology{Segments: map[string]string{"zone": p.Zone}}
-	}
-	return out, nil
-}
-
-// NodeGetCapabilities implements csi.NodeServer.
-func (p *Plugin) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	out := &csi.NodeGetCapabilitiesResponse{}
-	for _, t := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME} {
-		out.Capabilities = append(out.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}}})
-	}
-	return out, nil
-}
-
-// NodeExpandVolume implements csi.NodeServer. A directory has no file system to
-// grow, so it only checks that the volume is mounted there.
-func (p *Plugin) NodeExpandVolume(_ context.Context, in *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, err := p.dir("volumes", in.VolumeId); err != nil {
-		return nil, err
-	}
-	if !mounted(in.VolumePath) {
-		return nil, status.Errorf(codes.NotFound, "volume %s is not mounted", in.VolumeId)
-	}
-	return &csi.NodeExpandVolumeResponse{CapacityBytes: p.volume(in.VolumeId).CapacityBytes}, p.note("grow", in.VolumeId, p.Node)
-}
-
-// mounted reports whether something is mounted on a directory.
-func mounted(dir string) bool {
-	b, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == dir {
-			return true
-		}
-	}
-	return false
-}
-
-// bind mounts a directory on another, unless something is mounted there.
-func (p *Plugin) bind(what, volume, from, to string, readOnly bool) error {
-	if mounted(to) {
-		return nil
-	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
-	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
-		return err
-	}
-	if readOnly {
-		if err := syscall.Mount("", to, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-			return errors.Join(err, syscall.Unmount(to, 0))
-		}
-	}
-	return p.note(what, volume, p.Node)
-}
-
-// unbind undoes bind.
-func (p *Plugin) unbind(what, volume, dir string) error {
-	if !mounted(dir) {
-		return nil
-	}
-	if err := syscall.Unmount(dir, 0); err != nil {
-		return err
-	}
-	return p.note(what, volume, p.Node)
-}
-
-// NodeStageVolume implements csi.NodeServer.
-func (p *Plugin) NodeStageVolume(_ context.Context, in *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	dir, err := p.dir("volumes", in.VolumeId)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "attached", p.Node)); err != nil || in.PublishContext["attached-to"] != p.Node {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not attached to node %s", in.VolumeId, p.Node)
-	}
-	return &csi.NodeStageVolumeResponse{}, p.bind("stage", in.VolumeId, filepath.Join(dir, "data"), in.StagingTargetPath, false)
-}
-
-// NodeUnstageVolume implements csi.NodeServer.
-func (p *Plugin) NodeUnstageVolume(_ context.Context, in *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &csi.NodeUnstageVolumeResponse{}, p.unbind("unstage", in.VolumeId, in.StagingTargetPath)
-}
-
-// NodePublishVolume implements csi.NodeServer.
-func (p *Plugin) NodePublishVolume(_ context.Context, in *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !mounted(in.StagingTargetPath) {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged", in.VolumeId)
-	}
-	return &csi.NodePublishVolumeResponse{}, p.bind("mount", in.VolumeId, in.StagingTargetPath, in.TargetPath, in.Readonly)
-}
-
-// NodeUnpublishVolume implements csi.NodeServer.
-func (p *Plugin) NodeUnpublishVolume(_ context.Context, in *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.unbind("unmount", in.VolumeId, in.TargetPath); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(in.TargetPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return &csi.NodeUnpublishVolumeResponse{}, nil
 }

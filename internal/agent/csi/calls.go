@@ -70,7 +70,7 @@ func (c controller) call(ctx context.Context, method string, in, out any) error 
 func (c controller) publish(ctx context.Context) (*op.CSIDone, error) {
 	var out controllerPublished
 	err := c.call(ctx, "ControllerPublishVolume", &controllerPublishVolume{
-		ID: c.v.ExternalID, Node: c.in.ExternalNodeID, Access: accessOf(c.in.AccessMode, c.v.MountOptions), ReadOnly: c.in.ReadOnly,
+		ID: c.v.ExternalID, Node: c.in.ExternalNodeID, Access: accessOf(c.in.AccessMode, c.in.AttachmentMode, c.v.MountOptions), ReadOnly: c.in.ReadOnly,
 		Secrets: c.v.Secrets, Context: c.v.Context,
 	}, &out)
 	return &op.CSIDone{Context: out.Context}, err
@@ -87,7 +87,7 @@ func (c controller) sizes() *capacity {
 func (c controller) create(ctx context.Context) (*op.CSIDone, error) {
 	in := &createVolume{Name: c.v.Name, Capacity: c.sizes(), Parameters: c.v.Parameters, Secrets: c.v.Secrets}
 	for _, x := range c.v.RequestedCapabilities {
-		in.Capabilities = append(in.Capabilities, *accessOf(x.AccessMode, c.v.MountOptions))
+		in.Capabilities = append(in.Capabilities, *accessOf(x.AccessMode, x.AttachmentMode, c.v.MountOptions))
 	}
 	switch {
 	case c.v.SnapshotID != "":
@@ -122,7 +122,7 @@ func (c controller) create(ctx context.Context) (*op.CSIDone, error) {
 func (c controller) expand(ctx context.Context) (*op.CSIDone, error) {
 	in := &expandVolume{ID: c.v.ExternalID, Capacity: c.sizes(), Secrets: c.v.Secrets}
 	if c.in.AccessMode != "" {
-		in.Access = accessOf(c.in.AccessMode, c.v.MountOptions)
+		in.Access = accessOf(c.in.AccessMode, c.in.AttachmentMode, c.v.MountOptions)
 	}
 	var out expanded
 	if err := c.call(ctx, "ControllerExpandVolume", in, &out); err != nil {
@@ -145,7 +145,9 @@ func (m *Manager) nodeExpand(ctx context.Context, in *op.AgentCSI) error {
 	if err != nil || !ok || !info.NodeInfo.SupportsExpand { // what is not mounted is expanded when it is staged
 		return err
 	}
-	e := &nodeExpandVolume{ID: v.ExternalID, Path: x.Target, Capacity: &capacity{Required: v.Capacity}, Access: accessOf(in.AccessMode, v.MountOptions)}
+	e := &nodeExpandVolume{
+		ID: v.ExternalID, Path: x.Target, Capacity: &capacity{Required: v.Capacity}, Access: accessOf(in.AccessMode, in.AttachmentMode, v.MountOptions),
+	}
 	if x.Staged {
 		e.Stage = x.Stage
 	}

@@ -104,10 +104,18 @@ func act(m *csi.Manager, what string) error {
 	return err
 }
 
+// attachment is how the volume is attached, in all processes of a test.
+func attachment() string {
+	if os.Getenv("CSI_TEST_BLOCK") != "" {
+		return berth.AttachBlock
+	}
+	return berth.AttachFilesystem
+}
+
 // granted is the claim on the volume.
 func granted() *op.GrantedClaim {
 	return &op.GrantedClaim{
-		Published: true, AccessMode: berth.AccessWriter, Context: map[string]string{"attached-to": "n1"},
+		Published: true, AccessMode: berth.AccessWriter, AttachmentMode: attachment(), Context: map[string]string{"attached-to": "n1"},
 		Volume: berth.CSIVolume{Namespace: "default", ID: "data", Name: "data", PluginID: "disk", ExternalID: "data"},
 	}
 }
@@ -193,7 +201,8 @@ func (w *world) log() []string {
 // calls has the controller do something until it is done: it may be starting.
 func (w *world) calls(in *op.AgentCSI) *op.CSIDone {
 	w.t.Helper()
-	in.Volume.PluginID, in.AccessMode = "disk", berth.AccessWriter
+	in.Volume.PluginID, in.AccessMode, in.AttachmentMode = "disk", berth.AccessWriter, attachment()
+	in.Volume.RequestedCapabilities = []berth.VolumeCapability{{AccessMode: in.AccessMode, AttachmentMode: in.AttachmentMode}}
 	var out *op.CSIDone
 	eventually.True(w.t, in.Do, func() bool {
 		var err error
@@ -248,13 +257,17 @@ func (w *world) life(point string) {
 		path, err = w.m.Mount(t.Context(), alloc, granted())
 		return err == nil
 	})
-	if err := os.WriteFile(filepath.Join(path, "kept"), []byte("x"), 0o600); err != nil {
+	kept := filepath.Join(w.dir, "provider", "volumes", "data", "data", "kept")
+	if attachment() == berth.AttachBlock {
+		kept = filepath.Join(w.dir, "provider", "volumes", "data", "disk")
+		w.writes(path)
+	} else if err := os.WriteFile(filepath.Join(path, "kept"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.killed(point, "unmount")
 	eventually.True(t, "unmount", func() bool { return act(w.m, "unmount") == nil })
 	w.calls(&op.AgentCSI{Do: op.CSIUnpublish, Volume: v, ExternalNodeID: "n1"})
-	if b, err := os.ReadFile(filepath.Join(w.dir, "provider", "volumes", "data", "data", "kept")); err != nil || string(b) != "x" {
+	if b, err := os.ReadFile(kept); err != nil || strings.TrimRight(string(b), "\x00") != "x" {
 		t.Errorf("what was written is gone: %v", err)
 	}
 	w.calls(&op.AgentCSI{Do: op.CSIDelete, Volume: v})

@@ -88,6 +88,43 @@ func TestOnlyAMountIsGivenToATask(t *testing.T) {
 	}
 }
 
+// What a plugin says is a block device is given to a task only if one is there, and
+// no link to one.
+func TestOnlyABlockDeviceIsGivenToATask(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making devices needs root")
+	}
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		put  func(path string) error
+		good bool
+	}{
+		"a block device":       {func(p string) error { return syscall.Mknod(p, syscall.S_IFBLK|0o600, 7<<8) }, true},
+		"nothing":              {func(string) error { return nil }, false},
+		"a character device":   {func(p string) error { return syscall.Mknod(p, syscall.S_IFCHR|0o600, 1<<8|3) }, false},
+		"a directory":          {func(p string) error { return os.Mkdir(p, 0o700) }, false},
+		"a file":               {func(p string) error { return os.WriteFile(p, nil, 0o600) }, false},
+		"a link to a device":   {func(p string) error { return os.Symlink(filepath.Join(dir, "device"), p) }, false},
+		"a broken link":        {func(p string) error { return os.Symlink("gone", p) }, false},
+		"a pipe":               {func(p string) error { return syscall.Mkfifo(p, 0o600) }, false},
+		"a link to a disk":     {func(p string) error { return os.Symlink("/dev/loop0", p) }, false},
+		"a hard link to it":    {func(p string) error { return os.Link(filepath.Join(dir, "device"), p) }, true},
+		"a link to a hard one": {func(p string) error { return os.Symlink("device", p) }, false},
+	} {
+		if err := syscall.Mknod(filepath.Join(dir, "device"), syscall.S_IFBLK|0o600, 7<<8); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "target")
+		if err := c.put(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := isDevice(path); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = os.RemoveAll(path)
+	}
+}
+
 // answers serves a plugin whose every answer is that of do.
 func answers(t *testing.T, do http.HandlerFunc) *client {
 	dir, err := os.MkdirTemp("", "csi")

@@ -77,7 +77,8 @@ type mount struct {
 	Flags []string `pb:"2"`
 }
 
-type access struct { // a VolumeCapability
+type access struct { // a VolumeCapability, with one of Block and Mount
+	Block *empty `pb:"1"`
 	Mount *mount `pb:"2"`
 	Mode  *enum  `pb:"3"`
 }

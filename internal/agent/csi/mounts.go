@@ -82,11 +82,15 @@ func (m *Manager) note(key string, x *Mount) error {
 	return nil
 }
 
-// accessOf returns the capability of the protocol for a way to use a volume.
-func accessOf(mode string, o *berth.CSIMountOptions) *access {
+// accessOf returns the capability of the protocol for a way to use a volume. Mount
+// options are for file systems only.
+func accessOf(mode, attachment string, o *berth.CSIMountOptions) *access {
 	number := map[string]int32{
 		berth.AccessWriter: 1, berth.AccessReader: 2, berth.AccessReaders: 3, berth.AccessSingleWriter: 4, berth.AccessMultiWriter: 5,
 	}[mode]
+	if attachment == berth.AttachBlock {
+		return &access{Block: &empty{}, Mode: &enum{number}}
+	}
 	a := &access{Mount: &mount{}, Mode: &enum{number}}
 	if o != nil {
 		a.Mount.Type, a.Mount.Flags = o.FSType, o.MountFlags
@@ -95,7 +99,7 @@ func accessOf(mode string, o *berth.CSIMountOptions) *access {
 }
 
 // Mount mounts a volume for an allocation, unless it is, and returns its
-// directory.
+// directory, or its device if it is attached as one.
 func (m *Manager) Mount(ctx context.Context, alloc string, g *op.GrantedClaim) (path string, err error) {
 	v := &g.Volume
 	defer m.turn.take(v.Namespace + "\x00" + v.ID)()
@@ -119,7 +123,7 @@ func (m *Manager) Mount(ctx context.Context, alloc string, g *op.GrantedClaim) (
 			return "", berth.Errorf(berth.Unavailable, "CSI volume %s: %w", v.ID, err)
 		}
 	}
-	a := accessOf(g.AccessMode, v.MountOptions)
+	a := accessOf(g.AccessMode, g.AttachmentMode, v.MountOptions)
 	if x.Staged {
 		err := p.client.call(ctx, callTime, "Node/NodeStageVolume", &nodeStageVolume{
 			ID: v.ExternalID, Published: g.Context, Stage: x.Stage, Access: a, Secrets: v.Secrets, Context: v.Context,
@@ -139,7 +143,11 @@ func (m *Manager) Mount(ctx context.Context, alloc string, g *op.GrantedClaim) (
 		return "", err
 	}
 	_ = failpoint.Hit("csi/published")
-	if err := isMount(x.Path); err != nil {
+	given := isMount
+	if g.AttachmentMode == berth.AttachBlock {
+		given = isDevice
+	}
+	if err := given(x.Path); err != nil {
 		return "", err
 	}
 	x.Done = true
@@ -158,6 +166,19 @@ func isMount(path string) error {
 	}
 	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		return berth.Errorf(berth.Invalid, "the CSI plugin says that the volume is mounted, and the node sees no mount: its mounts must reach the node")
+	}
+	return nil
+}
+
+// isDevice returns an error unless a block device is there. A task that was given
+// a link would have whatever device that leads to.
+func isDevice(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return berth.Errorf(berth.Unavailable, "the CSI plugin says that the device is there, and the node does not see it: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return berth.Errorf(berth.Invalid, "the CSI plugin says that the device is there, and what is there is no block device")
 	}
 	return nil
 }

@@ -2,8 +2,12 @@ package task
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,6 +130,59 @@ func TestVolumesAreMounted(t *testing.T) {
 	place.Node.HostVolumes["data[3]"] = berth.HostVolumeInfo{Path: data + "/gone"}
 	if err := mount(berth.VolumeMount{Volume: "d", Destination: "/srv"}); err == nil || !strings.Contains(err.Error(), "its directory cannot be used") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A CSI volume that is attached as a block device is a device of the task, at the
+// destination of its mount; what only reads may not write. What is no block device is
+// refused, as is a link to one.
+func TestBlockDevicesAreDevicesOfTheTask(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making devices needs root")
+	}
+	dir := t.TempDir()
+	disk := filepath.Join(dir, "disk")
+	err := errors.Join(syscall.Mknod(disk, syscall.S_IFBLK|0o600, 7<<8), syscall.Mknod(filepath.Join(dir, "tty"), syscall.S_IFCHR|0o600, 5<<8),
+		os.Symlink(disk, filepath.Join(dir, "link")), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := sampleAlloc(t, `{"Name":"app","Driver":"mock_driver"}`)
+	g := a.Job.TaskGroups[0]
+	g.Volumes = map[string]berth.VolumeRequest{
+		"w": {Type: "csi", Source: "disk", AttachmentMode: berth.AttachBlock}, "r": {Type: "csi", Source: "disk", AttachmentMode: berth.AttachBlock, ReadOnly: true},
+	}
+	for name, c := range map[string]struct {
+		at    string // below dir
+		mount berth.VolumeMount
+		want  driver.Device
+		fails string
+	}{
+		"writer":           {"disk", berth.VolumeMount{Volume: "w", Destination: "/dev/xvda"}, driver.Device{Source: disk, Destination: "/dev/xvda", Permissions: "rw"}, ""},
+		"reader":           {"disk", berth.VolumeMount{Volume: "r", Destination: "dev/xvda/"}, driver.Device{Source: disk, Destination: "/dev/xvda", Permissions: "r"}, ""},
+		"read-only mount":  {"disk", berth.VolumeMount{Volume: "w", Destination: "/x", ReadOnly: true}, driver.Device{Source: disk, Destination: "/x", Permissions: "r"}, ""},
+		"nothing":          {"gone", berth.VolumeMount{Volume: "w", Destination: "/x"}, driver.Device{}, `volume "disk": its device cannot be used`},
+		"file":             {"file", berth.VolumeMount{Volume: "w", Destination: "/x"}, driver.Device{}, "is not a block device"},
+		"link":             {"link", berth.VolumeMount{Volume: "w", Destination: "/x"}, driver.Device{}, "is not a block device"},
+		"character device": {"tty", berth.VolumeMount{Volume: "w", Destination: "/x"}, driver.Device{}, "is not a block device"},
+		"directory":        {".", berth.VolumeMount{Volume: "w", Destination: "/x"}, driver.Device{}, "is not a block device"},
+		"leads out":        {"disk", berth.VolumeMount{Volume: "w", Destination: "/dev/../../x"}, driver.Device{}, "must be a path without .."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, c.at)
+			at := &attempt{alloc: a, task: g.Tasks[0], place: samplePlace(), driver: mounter{mock.New(true)}, out: &driver.Task{Name: "app"}, csi: map[string]string{"w": path, "r": path}}
+			g.Tasks[0].VolumeMounts = []berth.VolumeMount{c.mount}
+			err := makeMounts(t.Context(), at)
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Errorf("%v; want %q", err, c.fails)
+				}
+				return
+			}
+			if err != nil || !slices.Equal(at.out.Devices, []driver.Device{c.want}) || len(at.out.Mounts) > 0 {
+				t.Errorf("devices %+v, mounts %+v, %v; want %+v", at.out.Devices, at.out.Mounts, err, c.want)
+			}
+		})
 	}
 }
 

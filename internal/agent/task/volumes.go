@@ -14,7 +14,7 @@ import (
 )
 
 // The volumes of a group are directories that the node's configuration names, or
-// CSI volumes that its plugins mount.
+// CSI volumes that its plugins mount, or attach as block devices.
 // A volume_mount puts one into the tree of a task, by the task's driver.
 
 // propagations are the ways in which mounts below a volume are seen on its
@@ -84,6 +84,14 @@ func makeMounts(_ context.Context, at *attempt) error {
 		case clean == "/":
 			return berth.Errorf(berth.Invalid, "%s: must be a path below /, got %q", where, to)
 		}
+		if v.Type == berth.VolumeCSI && v.AttachmentMode == berth.AttachBlock {
+			d, err := blockDevice(v.Source, has.Path, clean, v.ReadOnly || m.ReadOnly)
+			if err != nil {
+				return err
+			}
+			at.out.Devices = append(at.out.Devices, d)
+			continue
+		}
 		if st, err := os.Stat(has.Path); err != nil {
 			return berth.Errorf(berth.Invalid, "volume %q: its directory cannot be used: %w", v.Source, err)
 		} else if !st.IsDir() {
@@ -99,4 +107,20 @@ func makeMounts(_ context.Context, at *attempt) error {
 	}
 	at.out.Mounts = append(at.out.Mounts, pluginMounts(at)...)
 	return nil
+}
+
+// blockDevice returns how a task gets a volume that is attached as a block device.
+func blockDevice(volume, path, to string, readOnly bool) (driver.Device, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return driver.Device{}, berth.Errorf(berth.Invalid, "volume %q: its device cannot be used: %w", volume, err)
+	}
+	if st.Mode().Type() != os.ModeDevice { // a character device has another bit as well
+		return driver.Device{}, berth.Errorf(berth.Invalid, "volume %q: %s is not a block device", volume, path)
+	}
+	d := driver.Device{Source: path, Destination: to, Permissions: "rw"}
+	if readOnly {
+		d.Permissions = "r"
+	}
+	return d, nil
 }

@@ -170,7 +170,7 @@ func (s *Service) do(ctx context.Context, snap *state.Snapshot, c *state.CSIClai
 	if v == nil {
 		return nil, berth.Errorf(berth.NotFound, "CSI volume not found: %s", c.VolumeID)
 	}
-	in := &op.AgentCSI{Volume: *v, AllocID: c.AllocID.String(), AccessMode: c.AccessMode, ReadOnly: c.ReadOnly}
+	in := &op.AgentCSI{Volume: *v, AllocID: c.AllocID.String(), AccessMode: c.AccessMode, AttachmentMode: c.AttachmentMode, ReadOnly: c.ReadOnly}
 	switch c.State {
 	case state.ClaimTaken:
 		return step, s.attach(ctx, snap, c, in, step)
