@@ -150,6 +150,7 @@ unit:
 .PHONY: processes
 processes:
 	$(RACE) -p 1 -timeout 20m $(PROCESSES)
+	$(GO) test -count=1 -run TestMemoryOfTheFetcher ./internal/agent/fetch
 
 # Each package of PROCESSES alone and each part of the tests, N times: make flaky
 # N=20 LOAD=20 FLAKY="./test/real unit" RUN=TestStorm. It prints a table of what

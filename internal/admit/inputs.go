@@ -73,7 +73,7 @@ func (c *checker) artifacts(at string, t *berth.Task) {
 			c.addf(here+".source", "is required")
 		case len(source) > maxSource || strings.ContainsFunc(source, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			c.addf(here+".source", "must be at most %d bytes without control characters", maxSource)
-		case slices.Contains([]string{"s3", "gcs", "hg", "smb"}, kind):
+		case slices.Contains([]string{"gcs", "hg", "smb"}, kind):
 			c.addf(here+".source", "sources of the kind %s are not supported: use the https URL of the object, or git", kind)
 		case kind == "file" || strings.HasPrefix(source, "/"):
 			c.addf(here+".source", "files of the host are not artifacts: use a host volume")

@@ -134,7 +134,10 @@ func (m *machine) toldOf(id, mode, text string, changes int) {
 // change is there later, and the task is told of it once, as of the one that follows.
 func TestTheRendererIsKilledWhileTheTaskRuns(t *testing.T) {
 	for _, who := range []string{"renderer", "agent"} {
-		for _, c := range changes {
+		for i, c := range changes {
+			if who == "agent" && i > 1 {
+				continue
+			}
 			t.Run(who+" "+c.mode, func(t *testing.T) {
 				m := newMachine(t)
 				m.vars.put("slow", "no", "text", "one")

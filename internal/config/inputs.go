@@ -12,12 +12,12 @@ import (
 
 // Inputs configures what tasks of the node find when they start.
 type Inputs struct {
-	HTTPTimeout, GitTimeout time.Duration // of an artifact
-	MaxBytes, MaxUnpacked   int64         // of an artifact, as it comes and unpacked
-	MaxFiles                int           // in an archive
-	Open                    bool          // artifacts are fetched without Landlock
-	Paths                   []string      // that the fetcher may read as well
-	Env                     []string      // variables of the agent's environment that the fetcher gets
+	HTTPTimeout, GitTimeout, S3Timeout time.Duration // of an artifact
+	MaxBytes, MaxUnpacked              int64         // of an artifact, as it comes and unpacked
+	MaxFiles                           int           // in an archive
+	Open                               bool          // artifacts are fetched without Landlock
+	Paths                              []string      // that the fetcher may read as well
+	Env                                []string      // variables of the agent's environment that the fetcher gets
 
 	DenyFunctions []string          // that templates may not use
 	Wait          *berth.WaitConfig // of templates that have no wait block; nil: there is none
@@ -26,22 +26,22 @@ type Inputs struct {
 
 // defaultInputs are as Nomad documents them.
 func defaultInputs() Inputs {
-	return Inputs{HTTPTimeout: 30 * time.Minute, GitTimeout: 30 * time.Minute, MaxBytes: 100_000_000_000, MaxUnpacked: 100_000_000_000, MaxFiles: 4096}
+	return Inputs{HTTPTimeout: 30 * time.Minute, GitTimeout: 30 * time.Minute, S3Timeout: 30 * time.Minute, MaxBytes: 100_000_000_000, MaxUnpacked: 100_000_000_000, MaxFiles: 4096}
 }
 
 const (
-	noObjectStores = "sources of this kind are not supported"
-	alwaysFresh    = "templates see the newest values that servers have"
-	triesForever   = "the agent tries again for as long as the task wants to know"
+	otherSources = "sources of this kind are not supported"
+	alwaysFresh  = "templates see the newest values that servers have"
+	triesForever = "the agent tries again for as long as the task wants to know"
 )
 
 // artifactKeys configure how artifacts are fetched.
 var artifactKeys = table{
 	"http_read_timeout":                span(func(c *Config) *time.Duration { return &c.Client.Inputs.HTTPTimeout }),
 	"git_timeout":                      span(func(c *Config) *time.Duration { return &c.Client.Inputs.GitTimeout }),
-	"gcs_timeout":                      spanWithout(noObjectStores),
-	"hg_timeout":                       spanWithout(noObjectStores),
-	"s3_timeout":                       spanWithout(noObjectStores),
+	"gcs_timeout":                      spanWithout(otherSources),
+	"hg_timeout":                       spanWithout(otherSources),
+	"s3_timeout":                       span(func(c *Config) *time.Duration { return &c.Client.Inputs.S3Timeout }),
 	"http_max_size":                    size(func(c *Config) *int64 { return &c.Client.Inputs.MaxBytes }),
 	"decompression_limit_size":         size(func(c *Config) *int64 { return &c.Client.Inputs.MaxUnpacked }),
 	"decompression_limit_file_count":   whole(func(c *Config) *int { return &c.Client.Inputs.MaxFiles }),
@@ -116,7 +116,7 @@ func size(field func(*Config) *int64) setting {
 // inputs checks what the blocks artifact and template say.
 func (d *decoder) inputs() {
 	in := &d.to.Client.Inputs
-	for key, t := range map[string]time.Duration{"http_read_timeout": in.HTTPTimeout, "git_timeout": in.GitTimeout} {
+	for key, t := range map[string]time.Duration{"http_read_timeout": in.HTTPTimeout, "git_timeout": in.GitTimeout, "s3_timeout": in.S3Timeout} {
 		if t <= 0 {
 			d.fail("client.artifact."+key, "must be longer than 0s, got %v", t)
 		}

@@ -46,7 +46,7 @@ func TestInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Inputs{
-		HTTPTimeout: 5 * time.Minute, GitTimeout: 6 * time.Minute, MaxBytes: 1e9, MaxUnpacked: 512 << 20, MaxFiles: 10, Open: true,
+		HTTPTimeout: 5 * time.Minute, GitTimeout: 6 * time.Minute, S3Timeout: 7 * time.Minute, MaxBytes: 1e9, MaxUnpacked: 512 << 20, MaxFiles: 10, Open: true,
 		Paths: []string{"/opt/certs", "/opt/helper"}, Env: []string{"HTTP_PROXY", "NO_PROXY"}, DenyFunctions: []string{"plugin", "env"},
 		Wait: &berth.WaitConfig{Min: 5 * time.Second, Max: 4 * time.Minute}, WaitBounds: &berth.WaitConfig{Min: time.Second, Max: time.Minute},
 	}

@@ -38,6 +38,7 @@ type Config struct {
 
 	HTTPTimeout time.Duration // for one file; 30m
 	GitTimeout  time.Duration // 30m
+	S3Timeout   time.Duration // 30m
 	MaxBytes    int64         // of what is downloaded; 100 GB
 	MaxUnpacked int64         // bytes of what is in an archive; 100 GB
 	MaxFiles    int           // in an archive; 4096
@@ -68,6 +69,9 @@ func New(c Config) *Fetcher {
 	}
 	if c.GitTimeout <= 0 {
 		c.GitTimeout = defaultTimeout
+	}
+	if c.S3Timeout <= 0 {
+		c.S3Timeout = defaultTimeout
 	}
 	if c.MaxBytes <= 0 {
 		c.MaxBytes = defaultMaxBytes
@@ -128,6 +132,7 @@ type order struct {
 	Have        bool // the file is there already
 	HTTPTimeout time.Duration
 	GitTimeout  time.Duration
+	S3Timeout   time.Duration
 	MaxBytes    int64
 	MaxUnpacked int64
 	MaxFiles    int
@@ -177,7 +182,7 @@ func (f *Fetcher) Fetch(ctx context.Context, a *Artifact, root *saferoot.Root, d
 	_ = failpoint.Hit("fetch/begun")
 	sum := checksumOf(source)
 	h := order{
-		Source: source, Mode: a.Mode, Headers: a.Headers, Insecure: a.Insecure, HTTPTimeout: f.c.HTTPTimeout, GitTimeout: f.c.GitTimeout,
+		Source: source, Mode: a.Mode, Headers: a.Headers, Insecure: a.Insecure, HTTPTimeout: f.c.HTTPTimeout, GitTimeout: f.c.GitTimeout, S3Timeout: f.c.S3Timeout,
 		MaxBytes: f.c.MaxBytes, MaxUnpacked: f.c.MaxUnpacked, MaxFiles: f.c.MaxFiles,
 	}
 	h.Have = sum != "" && f.cache.get(sum, work, rawName)
@@ -243,7 +248,7 @@ func (f *Fetcher) run(ctx context.Context, work *saferoot.Root, o *order) (*answ
 	}
 	err := h.Run(ctx)
 	if ended, ok := errors.AsType[*isolate.HelperError](err); ok && ended.Killed() {
-		return nil, fmt.Errorf("%w (%w)", berth.Errorf(berth.Invalid, "%w", err), ErrBad)
+		return nil, fmt.Errorf("%w (%w)", berth.Errorf(berth.Invalid, "%w: at most %d MiB of memory, %d minutes of processor time and files of %d bytes are allowed", err, memory>>20, cpu/60, h.Box.FileSize), ErrBad)
 	}
 	if err != nil {
 		return nil, err

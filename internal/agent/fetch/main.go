@@ -43,7 +43,7 @@ func Main() int {
 	}
 	a, err := o.fetch(context.Background())
 	if err != nil {
-		a = &answer{Err: err.Error()}
+		a = &answer{Err: Shown(err.Error())}
 		_, a.Bad = errors.AsType[*badArtifact](err)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(a); err != nil {
@@ -66,6 +66,7 @@ type parsed struct {
 	archive string // what its parameter says; "" is nothing
 	name    string // of the file
 	git     bool
+	keys    *keys // of a store of objects; nil is none
 }
 
 // parse takes a source apart.
@@ -83,6 +84,12 @@ func parse(source string) (*parsed, error) {
 	p.archive, p.name = q.Get("archive"), q.Get("filename")
 	q.Del("archive")
 	q.Del("filename")
+	if address, ok := strings.CutPrefix(before, s3Prefix); ok {
+		if p.keys, err = takeKeys(address, q); err != nil {
+			return nil, err
+		}
+		before = address
+	}
 	p.plain = before
 	if len(q) > 0 {
 		p.plain += "?" + q.Encode()
@@ -98,10 +105,13 @@ func parse(source string) (*parsed, error) {
 	}
 	scheme, _, _ := strings.Cut(before, ":")
 	switch {
-	case strings.HasPrefix(before, "s3::"), strings.HasPrefix(before, "gcs::"), strings.HasPrefix(before, "hg::"), strings.HasPrefix(before, "smb::"), scheme == "smb":
+	case strings.HasPrefix(before, "gcs::"), strings.HasPrefix(before, "hg::"), strings.HasPrefix(before, "smb::"), scheme == "smb":
 		return nil, bad("sources of the kind %s are not supported: use the https URL of the object, or git", scheme)
 	case scheme == "file", strings.HasPrefix(before, "/"), strings.HasPrefix(before, "."):
 		return nil, bad("files of the host are not artifacts: use a host volume")
+	}
+	if p.keys != nil {
+		return p, nil
 	}
 	p.git, err = getter.Detect(&getter.Request{Src: p.plain}, gits(0))
 	if err != nil {
@@ -198,41 +208,39 @@ func (o *order) download(ctx context.Context, p *parsed) error {
 	if p.git {
 		timeout = o.GitTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	header := http.Header{}
 	for k, v := range o.Headers {
 		header.Set(k, v)
 	}
-	web := &getter.HttpGetter{
-		Client: o.client(), Header: header, MaxBytes: o.MaxBytes, XTerraformGetDisabled: true, DoNotCheckHeadFirst: true, ReadTimeout: o.HTTPTimeout,
+	client := o.client()
+	if p.keys != nil {
+		timeout, client.Transport = o.S3Timeout, &signing{client.Transport, p.keys}
 	}
-	c := getter.Client{Getters: []getter.Getter{gits(o.GitTimeout), web}, Decompressors: map[string]getter.Decompressor{}, DisableSymlinks: true}
+	web := &getter.HttpGetter{
+		Client: client, Header: header, MaxBytes: o.MaxBytes, XTerraformGetDisabled: true, DoNotCheckHeadFirst: true, ReadTimeout: timeout,
+	}
+	getters := []getter.Getter{web}
+	if p.keys == nil {
+		getters = []getter.Getter{gits(o.GitTimeout), web}
+	}
+	c := getter.Client{Getters: getters, Decompressors: map[string]getter.Decompressor{}, DisableSymlinks: true}
 	r := getter.Request{Src: p.plain, Dst: rawName, GetMode: getter.ModeFile, DisableSymlinks: true}
 	if p.git {
 		r.Dst, r.GetMode = treeName, getter.ModeDir
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	_, err := c.Get(ctx, &r)
 	if sum, ok := errors.AsType[*getter.ChecksumError](err); ok {
 		return bad("the checksum is %x and should be %x", sum.Actual, sum.Expected)
 	}
 	if err != nil {
-		return fmt.Errorf("%s", strings.TrimSpace(shown(err.Error(), p.plain)))
+		return fmt.Errorf("%s", strings.TrimSpace(err.Error()))
 	}
 	if st, err := os.Lstat(rawName); err == nil && st.Size() >= o.MaxBytes {
 		return bad("it has more than %d bytes", o.MaxBytes)
 	}
 	return nil
-}
-
-// shown takes the parameters of a source, which can hold secrets, out of a
-// message.
-func shown(message, source string) string {
-	if before, query, ok := strings.Cut(source, "?"); ok && query != "" {
-		message = strings.ReplaceAll(message, source, before)
-		message = strings.ReplaceAll(message, query, "…")
-	}
-	return message
 }
 
 // client returns a client that reaches no address of the link: those tell a

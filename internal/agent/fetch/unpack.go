@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -25,6 +26,9 @@ const (
 	mostRatio = 100     // bytes for one of the archive
 	freeBytes = 1 << 20 // that the ratio does not hold for
 	mostDepth = 32      // directories one in the other
+
+	aroundFile  = 4 << 10  // bytes of a tar around a file, which are not its content
+	mostListing = 16 << 20 // bytes of the list of a zip's entries, or 1 KiB for each that may be in it
 )
 
 // unpacker unpacks within limits.
@@ -65,7 +69,7 @@ func (u *unpacker) unpack(kind string) (single bool, err error) {
 		return false, err
 	}
 	if tarred {
-		return false, u.tar(r)
+		return false, u.tar(&metered{r, u, u.most() + int64(u.files+2)*aroundFile})
 	}
 	out, err := os.OpenFile(fileName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -100,18 +104,67 @@ func opened(kind string, r io.Reader) (out io.Reader, tarred bool, err error) {
 
 // copy copies a file within the limits.
 func (u *unpacker) copy(to io.Writer, from io.Reader) error {
-	most := min(u.limit, max(freeBytes, mostRatio*u.size)) - u.written
+	most := u.most() - u.written
 	n, err := io.Copy(to, io.LimitReader(from, most+1))
 	u.written += n
 	switch {
-	case n > most && u.written > u.limit:
-		return bad("what is in the archive has more than %d bytes", u.limit)
 	case n > most:
-		return bad("what is in the archive has more than %d times its size", mostRatio)
+		return u.tooMuch()
 	case err != nil:
-		return bad("the archive cannot be read: %v", err)
+		return unreadable(err)
 	}
 	return nil
+}
+
+// most returns how many bytes there may be in the archive.
+func (u *unpacker) most() int64 { return min(u.limit, max(freeBytes, mostRatio*u.size)) }
+
+// tooMuch is the error for more than that.
+func (u *unpacker) tooMuch() error {
+	if u.most() == u.limit {
+		return bad("what is in the archive has more than %d bytes", u.limit)
+	}
+	return bad("what is in the archive has more than %d times its size", mostRatio)
+}
+
+// unreadable is the error for an archive of which something cannot be read.
+func unreadable(err error) error {
+	if b, ok := errors.AsType[*badArtifact](err); ok {
+		return b
+	}
+	return bad("the archive cannot be read: %v", err)
+}
+
+// metered is what is in a compressed tar, of which not only the files count: headers
+// without end are as large.
+type metered struct {
+	io.Reader
+	u    *unpacker
+	left int64
+}
+
+// Read implements [io.Reader].
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if m.left -= int64(n); m.left < 0 {
+		return 0, m.u.tooMuch()
+	}
+	return n, err
+}
+
+// listing is a zip while the list of its entries is read, all of which is kept in
+// memory.
+type listing struct {
+	io.ReaderAt
+	most, left int64
+}
+
+// ReadAt implements [io.ReaderAt].
+func (l *listing) ReadAt(p []byte, at int64) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, bad("the archive has a list of entries of more than %d bytes", l.most)
+	}
+	return l.ReaderAt.ReadAt(p, at)
 }
 
 // place checks the name of an entry and counts it.
@@ -185,7 +238,7 @@ func (u *unpacker) tar(r io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return bad("the archive cannot be read: %v", err)
+			return unreadable(err)
 		}
 		switch h.Typeflag {
 		case tar.TypeXGlobalHeader, tar.TypeXHeader, tar.TypeGNULongLink, tar.TypeGNULongName:
@@ -212,10 +265,13 @@ func (u *unpacker) tar(r io.Reader) error {
 }
 
 func (u *unpacker) zip(f *os.File) error {
-	z, err := zip.NewReader(f, u.size)
+	most := max(mostListing, int64(u.files)<<10)
+	list := &listing{f, most, most}
+	z, err := zip.NewReader(list, u.size)
 	if err != nil {
-		return bad("the archive cannot be read: %v", err)
+		return unreadable(err)
 	}
+	list.left = math.MaxInt64
 	if len(z.File) > u.files {
 		return bad("the archive has more than %d entries", u.files)
 	}

@@ -24,7 +24,7 @@ func fetchArtifacts(ctx context.Context, at *attempt) error {
 	}
 	for i := range all {
 		at.doing(berth.EventDownloading, fmt.Sprintf("Downloading artifact %d of %d", i+1, len(all)),
-			berth.TaskWait{Kind: berth.WaitArtifact, Name: all[i].GetterSource}) // as the job says it, without secrets
+			berth.TaskWait{Kind: berth.WaitArtifact, Name: fetch.Shown(all[i].GetterSource)}) // before names are replaced
 		if err := at.fetchArtifact(ctx, &all[i]); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
