@@ -541,7 +541,7 @@ func TestDriverConfig(t *testing.T) {
 		{"podman", map[string]any{"image": "docker://redis:7", "ports": list("db"), "memory_swap": "180m"}, ""},
 		{"podman", map[string]any{"image": "redis:7", "memory_swap": "much"}, `config.memory_swap: must be a size such as 64m, or -1, got "much"`},
 		{"qemu", map[string]any{"image_path": "local/linux.img", "graceful_shutdown": true, "port_map": map[string]any{"ssh": 22}}, ""},
-		{"qemu", map[string]any{"image_path": "local/linux.img", "accelerator": "kvm"}, `config.accelerator: must be tcg: only the accelerator tcg is supported, got "kvm"`},
+		{"qemu", map[string]any{"image_path": "local/linux.img", "accelerator": "hvf"}, `config.accelerator: must be one of tcg, kvm, got "hvf"`},
 		{"firecracker-task-driver", map[string]any{"image": "redis:7", "port": "db"}, ""},
 		{"dockr", nil, ""},
 		{" docker", nil, `driver: must not begin or end with a space, got " docker"`},

@@ -1,6 +1,7 @@
 package isolated
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"regexp"
@@ -34,6 +35,7 @@ type Qemu struct {
 	c     QemuConfig
 	exec  *Driver
 	found qemuFound
+	kvm   string // path of KVM's device
 }
 
 // qemuProgram runs machines of this architecture on any.
@@ -50,7 +52,7 @@ const (
 
 // NewQemu returns the driver.
 func NewQemu(c QemuConfig) *Qemu {
-	return &Qemu{c: c, exec: Exec(Config{Disabled: c.Disabled, Users: c.Users})}
+	return &Qemu{c: c, exec: Exec(Config{Disabled: c.Disabled, Users: c.Users}), kvm: kvmDevice}
 }
 
 // Name implements [driver.Driver].
@@ -70,9 +72,11 @@ func (q *Qemu) Fingerprint(ctx context.Context) berth.DriverInfo {
 	if missing != "" {
 		return berth.DriverInfo{HealthDescription: missing}
 	}
-	return berth.DriverInfo{
-		Attributes: map[string]string{"driver.qemu": "1", "driver.qemu.version": version}, Detected: true, Healthy: true, HealthDescription: "Healthy",
+	attributes := map[string]string{"driver.qemu": "1", "driver.qemu.version": version}
+	if kvmMissing(q.kvm) == "" {
+		attributes["driver.qemu.kvm"] = "1"
 	}
+	return berth.DriverInfo{Attributes: attributes, Detected: true, Healthy: true, HealthDescription: "Healthy"}
 }
 
 // qemuVersion finds the version in what QEMU says of itself.
@@ -175,6 +179,11 @@ func (q *Qemu) start(t *driver.Task, v driverconfig.Values, disk *disk) (*superv
 	if disk.outside {
 		st.Isolate.Binds = append(st.Isolate.Binds, isolate.Bind{Source: disk.path, Destination: disk.path})
 	}
+	if v.String("accelerator") == "kvm" {
+		if err := giveKVM(q.kvm, st); err != nil {
+			return nil, err
+		}
+	}
 	if t.Limits.Memory > 0 {
 		st.Limits.MemoryMax = max(t.Limits.Memory, t.Limits.MemoryMax) + qemuMemory
 	}
@@ -191,7 +200,8 @@ func (q *Qemu) args(t *driver.Task, v driverconfig.Values, disk *disk) ([]string
 	if disk.outside {
 		drive += ",snapshot=on"
 	}
-	out := []string{"-machine", "type=pc,accel=tcg", "-name", quoted(t.Name + "-" + t.AllocID), "-drive", drive, "-nographic"}
+	accelerator := cmp.Or(v.String("accelerator"), "tcg")
+	out := []string{"-machine", "type=pc,accel=" + accelerator, "-name", quoted(t.Name + "-" + t.AllocID), "-drive", drive, "-nographic"}
 	if mib := t.Limits.Memory >> 20; mib > 0 {
 		out = append(out, "-m", strconv.FormatInt(mib, 10)+"M")
 	}

@@ -111,7 +111,7 @@ func TestQemuContract(t *testing.T) {
 	s.Codes, s.OneStream = []int{0, 1, 43}, true
 	s.Refused = []map[string]any{
 		nil, {"image_path": "none.img"}, {"image_path": "../../etc/passwd"}, {"image_path": "/etc/passwd"}, {"image_path": "/local"}, {"image_path": "/alloc/none"}, {"image_path": "a\x00"},
-		boots("run.img", "drive_interface", "usb"), boots("run.img", "accelerator", "kvm"), boots("run.img", "port_map", map[string]any{"none": 80}),
+		boots("run.img", "drive_interface", "usb"), boots("run.img", "accelerator", "hvf"), boots("run.img", "port_map", map[string]any{"none": 80}),
 		boots("run.img", "args", []any{"a\x00b"}),
 	}
 	drivertest.Run(t, s)
