@@ -224,17 +224,20 @@ type MoreNodes struct {
 	Like       berth.NodeID // a node that they must otherwise resemble; zero: no such node
 	LikeName   string
 	Datacenter string
-	NodePool   string
-	NodeClass  string
-	Drivers    []string          // required drivers that Like lacks
-	Set        map[string]string // required attributes that Like lacks, by target: "${meta.rack}"
-	Unset      []string          // attributes they must not have
-	Distinct   []string          // attributes that must differ between the nodes
-	Ports      []int             // ports that Like reserves and they must not
-	Room       berth.Ask         // free capacity that each must have
-	Larger     bool              // they must be larger than Like
-	Elsewhere  bool              // they must be in another datacenter than Like
-	OtherPool  bool              // they must be in another node pool than Like
+	// The pattern of the job that Datacenter meets, such as "*"; "" if the job
+	// must be in Datacenter itself.
+	Datacenters string
+	NodePool    string
+	NodeClass   string
+	Drivers     []string          // required drivers that Like lacks
+	Set         map[string]string // required attributes that Like lacks, by target: "${meta.rack}"
+	Unset       []string          // attributes they must not have
+	Distinct    []string          // attributes that must differ between the nodes
+	Ports       []int             // ports that Like reserves and they must not
+	Room        berth.Ask         // free capacity that each must have
+	Larger      bool              // they must be larger than Like
+	Elsewhere   bool              // they must be in another datacenter than Like
+	OtherPool   bool              // they must be in another node pool than Like
 }
 
 // AllocReason is why an allocation is on its node.

@@ -69,10 +69,23 @@ func TestProposals(t *testing.T) {
 			job("", `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`),
 		}, []string{
 			"node n1 made eligible: node eligibility -enable 00000001",
-			"one more node in datacenter dc1, with the driver mock_driver" + room,
+			"one more node, with the driver mock_driver" + room,
 		}},
 		{"no node at all", []state.Command{job("", `"Count":1,"Constraints":[{"LTarget":"${attr.version}","Operand":"version","RTarget":">= 1.2, < 2"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
-			"one more node in datacenter dc1, with the driver mock_driver, with ${attr.version} = 1.2" + room,
+			"one more node, with the driver mock_driver, with ${attr.version} = 1.2" + room,
+		}},
+		{"no node at all, in a datacenter with a name", []state.Command{job(`"Datacenters":["eu-*","dc7"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			"one more node in datacenter dc7, with the driver mock_driver" + room,
+		}},
+		{"no node at all, in a datacenter with a pattern", []state.Command{job(`"Datacenters":["eu-?"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			"one more node in a datacenter that matches eu-?, with the driver mock_driver" + room,
+		}},
+		{"no node at all, anywhere", []state.Command{job(`"Datacenters":["dc7","*"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			"one more node, with the driver mock_driver" + room,
+		}},
+		{"a node where the job does not run", []state.Command{node(1, 4000, 1000), job(`"Datacenters":["eu-*"],`, `"Count":1,"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
+			`datacenter "dc1" added to the job's datacenters`,
+			"one more node like n1 in a datacenter that matches eu-*" + room,
 		}},
 		{"a constraint, and too much memory", []state.Command{
 			node(1, 4000, 1000),

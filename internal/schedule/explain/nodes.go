@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -132,7 +133,8 @@ func (f *finder) instancesPerNode(v place.Verdict, missing int) int {
 // nodeShape returns the properties of new nodes, copied from the template where
 // possible.
 func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
-	s := op.MoreNodes{Datacenter: f.datacenter(), NodePool: f.job.NodePool, Set: map[string]string{}}
+	s := op.MoreNodes{NodePool: f.job.NodePool, Set: map[string]string{}}
+	s.Datacenter, s.Datacenters = f.datacenter()
 	if s.NodePool == berth.AllNodePool {
 		s.NodePool = berth.DefaultNodePool
 	}
@@ -144,7 +146,7 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 	} else {
 		s.Like, s.LikeName, s.NodeClass = n.ID, n.Name, n.NodeClass
 		if !slices.ContainsFunc(v.Unmet, func(u string) bool { return strings.HasPrefix(u, "datacenter ") }) {
-			s.Datacenter = n.Datacenter
+			s.Datacenter, s.Datacenters = n.Datacenter, ""
 		}
 		if f.job.NodePool == berth.AllNodePool {
 			s.NodePool = n.NodePool
@@ -178,14 +180,24 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 	return s
 }
 
-// datacenter returns a datacenter that the job allows.
-func (f *finder) datacenter() string {
+// anyDatacenter is the pattern that allows every datacenter.
+const anyDatacenter = "*"
+
+// datacenter returns a datacenter that the job allows, and the pattern of the
+// job that allows it, "" if the job names it.
+func (f *finder) datacenter() (name, pattern string) {
+	const anywhere = "dc1" // a name that "*" allows
+	if len(f.job.Datacenters) == 0 || slices.Contains(f.job.Datacenters, anyDatacenter) {
+		return anywhere, anyDatacenter
+	}
 	for _, dc := range f.job.Datacenters {
-		if dc = strings.NewReplacer("*", "", "?", "", "[", "", "]", "").Replace(dc); dc != "" {
-			return dc
+		if !strings.ContainsAny(dc, "*?[") {
+			return dc, ""
 		}
 	}
-	return "dc1"
+	pattern = f.job.Datacenters[0]
+	name = strings.NewReplacer("*", "", "?", "1", "[", "", "]", "").Replace(pattern)
+	return cmp.Or(name, anywhere), pattern
 }
 
 // meet adds what a node needs to meet a constraint, if something simple does.
@@ -369,10 +381,10 @@ func nodesText(m *op.MoreNodes) string {
 	case m.LikeName != "":
 		fmt.Fprintf(&b, " like %s", m.LikeName)
 	default:
-		fmt.Fprintf(&b, " in datacenter %s", m.Datacenter)
+		b.WriteString(whereText(m))
 	}
 	if m.LikeName != "" && m.Elsewhere {
-		fmt.Fprintf(&b, " in datacenter %s", m.Datacenter)
+		b.WriteString(whereText(m))
 	}
 	if m.LikeName != "" && m.OtherPool {
 		fmt.Fprintf(&b, " in node pool %s", m.NodePool)
@@ -394,4 +406,15 @@ func nodesText(m *op.MoreNodes) string {
 	}
 	fmt.Fprintf(&b, ", with at least %d MHz, %d MiB of memory and %d MiB of disk free", m.Room.CPU, m.Room.MemoryMB, m.Room.DiskMB)
 	return b.String()
+}
+
+// whereText describes where the nodes must be; "" if any datacenter will do.
+func whereText(m *op.MoreNodes) string {
+	switch m.Datacenters {
+	case "":
+		return " in datacenter " + m.Datacenter
+	case anyDatacenter:
+		return ""
+	}
+	return " in a datacenter that matches " + m.Datacenters
 }
