@@ -28,9 +28,9 @@ func (y *Yard) Beside(t testing.TB, names ...string) {
 }
 
 // Race calls work while the file or directory p of the yard is swapped for links that
-// lead out of it, and put back: first with each link in place, then at least so many
-// times while another thread swaps at least as often. It is bounded by these numbers,
-// not by time. Work may fail, remove p and put something else in its place; what it
+// lead out of it, and put back: first with each link in place, then while another
+// thread swaps, until both have tried at least the given number of times. It is bounded
+// by that number, not by time. Work may fail, remove p and put something else in its place; what it
 // must not do is for the caller to look at, and for [Yard.Untouched].
 func (y *Yard) Race(t testing.TB, p string, times int, work func()) {
 	t.Helper()
