@@ -235,7 +235,7 @@ FUZZ = \
 	./internal/api:FuzzRequests ./internal/api:FuzzTokens ./internal/events:FuzzFilter ./client:FuzzAnswer ./client:FuzzAddress ./internal/config:FuzzConfig ./internal/state:FuzzUnpack \
 	./internal/agent/dns:FuzzQuery ./internal/agent/fingerprint:FuzzDefaultRoute ./internal/agent/task:FuzzReplace ./internal/agent/local:FuzzRecord ./internal/agent/local:FuzzFile \
 	./internal/agent/supervise:FuzzFrame ./internal/agent/supervise:FuzzState ./internal/agent/supervise:FuzzProcStat ./internal/saferoot:FuzzPathsStayInside \
-	./internal/filter:FuzzCompile ./internal/api:FuzzPagingTokens ./internal/api:FuzzSocket ./internal/diff:FuzzJobs ./jobspec:FuzzFormat ./jobspec:FuzzPool ./internal/expr:FuzzParse ./internal/acl:FuzzParse ./internal/gossip:FuzzTags \
+	./internal/filter:FuzzCompile ./internal/api:FuzzPagingTokens ./internal/api:FuzzQueries ./internal/api:FuzzSocket ./internal/diff:FuzzJobs ./jobspec:FuzzFormat ./jobspec:FuzzPool ./internal/expr:FuzzParse ./internal/acl:FuzzParse ./internal/gossip:FuzzTags \
 	./internal/agent/plugin/pluginwire:FuzzUnmarshal ./internal/wire/certs:FuzzParse ./internal/msgpack:FuzzStorage ./internal/agent/record:FuzzNext \
 	./internal/agent/check:FuzzGRPCAnswer ./internal/agent/fingerprint:FuzzTopology
 

@@ -22,7 +22,8 @@ import (
 const layers = `
 internal/...
 berth
-internal/decode internal/cron internal/condition internal/driverconfig internal/validate internal/audit internal/templating internal/traces
+internal/decode
+internal/cron internal/condition internal/driverconfig internal/validate internal/audit internal/templating internal/traces
 internal/admit
 internal/acl internal/diff jobspec internal/streams internal/saferoot internal/keyring internal/authmethod
 internal/login

@@ -31,7 +31,7 @@ func (t TLS) check(base string) error {
 	if t == (TLS{}) || strings.HasPrefix(base, "https:") {
 		return nil
 	}
-	return berth.Errorf(berth.Invalid, "TLS is configured, but the address does not begin with https")
+	return berth.Errorf(berth.Invalid, "TLS is configured, but the address %q does not begin with https", berth.Clip(base, 128))
 }
 
 // config returns the TLS configuration of the transport.

@@ -24,6 +24,8 @@ func (w *walker) job(b *hclsyntax.Block, ctx *hcl.EvalContext) (decode.Tree, *pl
 	if len(b.Labels) == 1 {
 		tree["ID"] = b.Labels[0]
 		at.field("id", b.LabelRanges[0])
+	} else {
+		at.fault("id", b.DefRange()) // the label is what is wrong
 	}
 	in := instance{b.Type, b.Labels, b.Body, ctx, b.DefRange()}
 	w.fill(in, reflect.TypeFor[berth.Job](), tree, at, "job")

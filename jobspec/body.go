@@ -57,8 +57,8 @@ func (w *walker) attribute(a *hclsyntax.Attribute, s *shape, ctx *hcl.EvalContex
 	here := decode.Join(path, a.Name)
 	switch {
 	case !ok:
-		w.problems.add(a.NameRange, here, "unknown attribute"+meant(a.Name, s.names))
-		at.fault(nearest(a.Name, s.names), a.NameRange)
+		w.problems.add(a.NameRange, here, "unknown attribute"+instead(a.Name, s.names, s.attributes()))
+		at.fault(decode.Nearest(a.Name, s.names), a.NameRange)
 		return
 	case field.form == oneBlock || field.form == manyBlocks || field.form == labeledBlocks:
 		w.problems.add(a.NameRange, here, fmt.Sprintf("is a block; write %s { … } without =", a.Name))
@@ -97,8 +97,9 @@ func (w *walker) keyPlaces(e hclsyntax.Expression, p *place) {
 // value evaluates an expression of the job.
 func (w *walker) value(e hclsyntax.Expression, ctx *hcl.EvalContext, path string) (any, bool) {
 	v := w.eval(e, ctx, path)
-	w.m.blame = e.Range()
+	w.m.blame, w.m.path = e.Range(), path
 	w.m.look(v)
+	w.m.path = ""
 	return treeOf(v)
 }
 
@@ -271,8 +272,8 @@ func (w *walker) free(in instance, at *place, path string) decode.Tree {
 // nearest name. "dynamic" is allowed in every block.
 func (w *walker) unknownBlock(in instance, s *shape, at *place, path string) {
 	names := append(slices.Clone(s.names), "dynamic")
-	w.problems.add(in.rng, decode.Join(path, in.kind), "unknown block"+meant(in.kind, names))
-	at.fault(nearest(in.kind, names), in.rng)
+	w.problems.add(in.rng, decode.Join(path, in.kind), "unknown block"+instead(in.kind, names, append(s.blocks(), "dynamic")))
+	at.fault(decode.Nearest(in.kind, names), in.rng)
 }
 
 // blocks calls each for every block of a body, generated ones included, in the

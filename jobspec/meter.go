@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 
 	"berth"
 )
@@ -21,6 +22,7 @@ type meter struct {
 	bytes  int             // of maxBytes
 	blocks int             // of MaxBlocks
 	blame  hcl.Range       // the innermost expression being evaluated
+	path   string          // of the field whose expression that is; "" is none
 	spent  *exhausted      // stays set, since the function library turns panics into errors
 }
 
@@ -28,6 +30,7 @@ type meter struct {
 // leaves the loops of the evaluator. It never leaves this package.
 type exhausted struct {
 	rng   hcl.Range
+	path  string // of the field
 	what  string
 	cause error // of the context, if it ended
 }
@@ -35,10 +38,7 @@ type exhausted struct {
 // err returns the limit that was reached as an Invalid error, at the expression
 // that reached it.
 func (e exhausted) err() error {
-	ps := berth.Problems{{Text: e.what}}
-	if e.rng.Filename != "" {
-		ps[0].Pos = rangeText(e.rng)
-	}
+	ps := berth.Problems{problemAt(e.rng, e.path, e.what)}
 	if e.cause != nil {
 		return berth.Errorf(berth.Invalid, "%w: %w", ps, e.cause)
 	}
@@ -48,7 +48,7 @@ func (e exhausted) err() error {
 // fail ends the evaluation with a problem at the expression to blame. It does
 // not return.
 func (m *meter) fail(format string, args ...any) {
-	m.end(exhausted{rng: m.blame, what: fmt.Sprintf(format, args...)})
+	m.end(exhausted{rng: m.blame, path: m.path, what: fmt.Sprintf(format, args...)})
 }
 
 // end remembers why and panics. The panic is recovered at the entry points of
@@ -96,7 +96,7 @@ func (m *meter) text(n int) {
 // block charges one block.
 func (m *meter) block(at hcl.Range) {
 	if m.blocks++; m.blocks > MaxBlocks {
-		m.blame = at
+		m.blame, m.path = at, ""
 		m.fail("the job has more than %d blocks, including generated ones", MaxBlocks)
 	}
 	m.step(8)
@@ -156,7 +156,7 @@ func (t *tally) add(v cty.Value) {
 		// A number with a large exponent is small in memory and long as
 		// text.
 		if f := v.AsBigFloat(); f.IsInf() || f.MantExp(nil) > maxExp || f.MantExp(nil) < -maxExp {
-			t.m.fail("the number is out of range")
+			t.m.fail("the number is out of range: it must be finite, with at most %d binary digits before and after the point", maxExp)
 		}
 	case ty.IsCollectionType() || ty.IsTupleType() || ty.IsObjectType():
 		n := v.LengthInt()
@@ -248,5 +248,25 @@ func (e *knownNow) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		Summary:  fmt.Sprintf("%s cannot work with %s", e.what, ref),
 		Detail:   "its value is only known where the task runs",
 		Subject:  e.Expression.Range().Ptr(),
+	})
+}
+
+// divisor is the right side of a division, which must not be 0: the evaluator
+// would go on with an infinite number.
+type divisor struct{ hclsyntax.Expression }
+
+// UnwrapExpression lets HCL find the expression below, for static analysis.
+func (e *divisor) UnwrapExpression() hcl.Expression { return e.Expression }
+
+// Value implements hcl.Expression. The value 0 is an error at the divisor.
+func (e *divisor) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := e.Expression.Value(ctx)
+	plain, _ := v.Unmark()
+	n, err := convert.Convert(plain, cty.Number) // a text can stand for a number
+	if err != nil || n.IsNull() || !n.IsKnown() || n.AsBigFloat().Sign() != 0 {
+		return v, diags
+	}
+	return cty.DynamicVal, append(diags, &hcl.Diagnostic{
+		Severity: hcl.DiagError, Summary: "division by zero: the divisor must not be 0", Subject: e.Expression.Range().Ptr(),
 	})
 }

@@ -147,6 +147,9 @@ func (p *preparer) expr(e hclsyntax.Expression, in *names, inText bool) hclsynta
 	case *hclsyntax.BinaryOpExpr:
 		e.LHS = p.known(e.LHS, in, "an operator")
 		e.RHS = p.known(e.RHS, in, "an operator")
+		if e.Op == hclsyntax.OpDivide || e.Op == hclsyntax.OpModulo {
+			e.RHS = &divisor{e.RHS}
+		}
 		cost = costLook
 	case *hclsyntax.UnaryOpExpr:
 		e.Val = p.known(e.Val, in, "an operator")
@@ -244,7 +247,7 @@ func (p *preparer) name(e *hclsyntax.ScopeTraversalExpr, in *names, inText bool)
 // of its own. A name that looks like a mistyped one of ours is not left.
 func (p *preparer) forShell(t hcl.Traversal) bool {
 	_, inConfig := strings.CutPrefix(p.path[strings.LastIndexByte(p.path, ']')+1:], ".config")
-	return inConfig && nearest(t.RootName(), append([]string{"var", "local"}, runtimeRoots...)) == ""
+	return inConfig && decode.Nearest(t.RootName(), append([]string{"var", "local"}, runtimeRoots...)) == ""
 }
 
 // stepName returns the name in a step of a traversal, or "" if there is none.
@@ -286,7 +289,7 @@ func (p *preparer) unknown(t hcl.Traversal) string {
 		return fmt.Sprintf("unknown name %s; write text in quotes: %q", root, root)
 	}
 	known := append([]string{"var", "local"}, runtimeRoots...)
-	if n := nearest(root, known); n != "" {
+	if n := decode.Nearest(root, known); n != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", root, n)
 	}
 	return fmt.Sprintf("unknown name %q: want var, local, or for the agent %s or NOMAD_…; write $${…} for a literal ${…}",

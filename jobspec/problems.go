@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"berth"
+	"berth/internal/decode"
 )
 
 // problems collects the problems of a file. Each is noted once and returned in
@@ -53,14 +53,20 @@ func (ps *problems) note(p problem) {
 
 // add notes a problem at a place in a file.
 func (ps *problems) add(rng hcl.Range, path, text string) {
+	ps.note(problem{problemAt(rng, path, text), rng})
+}
+
+// problemAt returns a problem with its place in a file, if it has one.
+func problemAt(rng hcl.Range, path, text string) berth.Problem {
 	p := berth.Problem{Path: path, Text: text}
-	if rng.Filename != "" {
-		p.Pos, p.Line, p.Column, p.Width = rangeText(rng), rng.Start.Line, rng.Start.Column, 1
+	if rng.Filename == "" {
+		return p
 	}
+	p.Pos, p.Line, p.Column, p.Width = rangeText(rng), rng.Start.Line, rng.Start.Column, 1
 	if rng.End.Line == rng.Start.Line {
 		p.Width = max(p.Width, rng.End.Column-rng.Start.Column)
 	}
-	ps.note(problem{p, rng})
+	return p
 }
 
 // addf notes a problem that has no place in a file.
@@ -218,45 +224,19 @@ func (p *place) steps(path string, each func(next *place, rest string)) {
 	}
 }
 
-// nearest returns the name that was probably meant by s, or "".
-func nearest(s string, names []string) string {
-	if len(s) > 64 {
-		return ""
-	}
-	s = strings.ToLower(s)
-	best, most := "", 1
-	if len(s) >= 8 {
-		most = 2
-	}
-	for _, n := range names {
-		d := levenshtein.Distance(s, n, nil)
-		if d == 2 && swapped(s, n) {
-			d = 1
-		}
-		if d <= most {
-			best, most = n, d-1
-		}
-	}
-	return best
-}
-
-// swapped reports whether a and b differ by two swapped neighbours.
-func swapped(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) - 1 {
-		if a[i] != b[i] {
-			return a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
-		}
-	}
-	return false
-}
-
 // meant returns "; did you mean x?" or "".
 func meant(s string, names []string) string {
-	if n := nearest(s, names); n != "" {
+	if n := decode.Nearest(s, names); n != "" {
 		return fmt.Sprintf("; did you mean %q?", n)
 	}
 	return ""
+}
+
+// instead returns what to write instead of an unknown name: the one that was
+// probably meant, else all that are allowed.
+func instead(s string, near, allowed []string) string {
+	if text := meant(s, near); text != "" || len(allowed) == 0 {
+		return text
+	}
+	return ": want " + strings.Join(allowed, ", ")
 }

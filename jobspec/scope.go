@@ -248,7 +248,10 @@ func (s *scope) context(uses []use) *hcl.EvalContext {
 // eval returns the value of a prepared expression, or an unknown value if it
 // has a problem.
 func (s *scope) eval(e hclsyntax.Expression, ctx *hcl.EvalContext, path string) cty.Value {
+	outer := s.m.path
+	s.m.path = path
 	v, diags := e.Value(ctx)
+	s.m.path = outer
 	if diags.HasErrors() {
 		s.problems.diags(diags, path)
 		return cty.DynamicVal

@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"reflect"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -127,4 +128,17 @@ func formOf(t reflect.Type) (form, reflect.Type) {
 // Go but text in a file.
 func isBlock(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
+}
+
+// attributes returns the names that are written name = value, in order.
+func (s *shape) attributes() []string {
+	return slices.DeleteFunc(slices.Clone(s.names), func(name string) bool {
+		f := s.fields[name].form
+		return f == oneBlock || f == manyBlocks || f == labeledBlocks
+	})
+}
+
+// blocks returns the names that are written name { … }, in order.
+func (s *shape) blocks() []string {
+	return slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return s.fields[name].form == attribute })
 }

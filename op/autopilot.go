@@ -71,7 +71,8 @@ type ServerHealth struct {
 	Name        string
 	Address     string
 	SerfStatus  string // alive, failed or left
-	Version     string
+	Version     string // the version of Nomad whose API it serves, which tools compare
+	Berth       string // its own version; "" if gossip does not know it
 	Leader      bool
 	LastContact Duration // how long ago it last heard from the leader
 	LastTerm    uint64

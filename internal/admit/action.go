@@ -28,7 +28,7 @@ func (c *checker) actions(at string, t *berth.Task) {
 		}
 		seen[a.Name] = true
 		if a.Command == "" {
-			c.addf(aat+".command", "is missing")
+			c.addf(aat+".command", "is missing: want the command to run")
 		}
 		c.atMost(aat+".args", entriesLimit, len(a.Args), "arguments")
 		for _, word := range append([]string{a.Command}, a.Args...) {

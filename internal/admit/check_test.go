@@ -55,7 +55,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"nothing", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {}, ""},
 
-		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: is missing`},
+		{"no ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "" }, `job.id: is missing: want the ID of the job`},
 		{"long ID", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = berth.JobID(long) }, `job.id: must be at most 255 bytes, got 300`},
 		{"ID with a space", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a b" }, `job.id: must have no spaces and no NUL, got "a b"`},
 		{"ID with a NUL", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { j.ID = "a\x00" }, `job.id: must have no spaces and no NUL, got "a\x00"`},
@@ -86,7 +86,7 @@ func TestValidate(t *testing.T) {
 			h.Name = "G"
 			j.TaskGroups = append(j.TaskGroups, &h)
 		}, `job.group[G]: differs from "g" only in case`},
-		{"group without a name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "" }, `job.group[].name: is missing`},
+		{"group without a name", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "" }, `job.group[].name: is missing: want a name`},
 		{"group with a slash", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Name = "a/b" }, `job.group[a/b].name: must be printable ASCII without slashes, got "a/b"`},
 		{"negative count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = -1 }, `job.group[g].count: must be 0 to 50000, got -1`},
 		{"huge count", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) { g.Count = 1e9 }, `job.group[g].count: must be 0 to 50000, got 1000000000`},
@@ -232,7 +232,7 @@ func TestValidate(t *testing.T) {
 		{"mount nowhere", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
 			t.VolumeMounts = []berth.VolumeMount{{Volume: "v"}}
-		}, `job.group[g].task[t].volume_mount.destination: is missing`},
+		}, `job.group[g].task[t].volume_mount.destination: is missing: want the path of the volume in the task`},
 		{"mount above", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
 			t.VolumeMounts = []berth.VolumeMount{{Volume: "v", Destination: "/srv/../.."}}
@@ -293,7 +293,7 @@ func TestValidate(t *testing.T) {
 		}, `job.group[g].task[t].action[a b].name: must be 1 to 128 letters, digits and hyphens, got "a b"`},
 		{"action without a command", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			t.Actions = []berth.Action{{Name: "a"}}
-		}, `job.group[g].task[t].action[a].command: is missing`},
+		}, `job.group[g].task[t].action[a].command: is missing: want the command to run`},
 		{"script without a command", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Services = []berth.Service{checked(berth.ServiceCheck{Type: "script", TaskName: "t"})}
 		}, `job.group[g].service[web].check[c].command: is missing: a check of type script needs a command`},
@@ -391,7 +391,7 @@ func TestValidate(t *testing.T) {
 		}, `job.group[g].volume[data].type: is missing: want host or csi`},
 		{"volume without a source", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost}}
-		}, `job.group[g].volume[data].source: is missing`},
+		}, `job.group[g].volume[data].source: is missing: want the name of the volume`},
 		{"csi volume", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachFilesystem}}
 		}, ``},
@@ -448,7 +448,7 @@ func TestValidate(t *testing.T) {
 		}, `job.constraint[0].operator: unknown operator "~": want ` + orList(operators)},
 		{"no attribute", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Constraints = []berth.Constraint{{LTarget: "", RTarget: "b", Operand: "="}}
-		}, `job.group[g].constraint[0].attribute: is missing`},
+		}, `job.group[g].constraint[0].attribute: is missing: want an attribute such as ${attr.kernel.name}`},
 		{"distinct_hosts", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			j.Constraints = []berth.Constraint{{LTarget: "", RTarget: "x", Operand: berth.OpDistinctHosts}}
 		}, `job.constraint[0].value: unknown value "x": want true or false`},
@@ -536,7 +536,7 @@ func TestDriverConfig(t *testing.T) {
 		{"mock_driver", map[string]any{"exit_code": 1.5}, `config.exit_code: must be an integer, got 1.5`},
 		{"mock_driver", map[string]any{"start_error_recoverable": int64(1)}, `config.start_error_recoverable: must be true or false, got 1`},
 		{"docker", map[string]any{"image": "redis:7", "ports": list("db")}, ""},
-		{"docker", map[string]any{"image": "redis:7", "port": "db"}, "config.port: unknown setting of the driver docker"},
+		{"docker", map[string]any{"image": "redis:7", "port": "db"}, `config.port: unknown setting of the driver docker; did you mean "ports"?`},
 		{"docker", nil, "config.image: is missing; the driver docker requires it"},
 		{"podman", map[string]any{"image": "docker://redis:7", "ports": list("db"), "memory_swap": "180m"}, ""},
 		{"podman", map[string]any{"image": "redis:7", "memory_swap": "much"}, `config.memory_swap: must be a size such as 64m, or -1, got "much"`},

@@ -114,7 +114,7 @@ func (c *checker) name(at, s string, reserved []string) {
 	bad := func(r rune) bool { return r < ' ' || r > '~' || r == '/' || r == '\\' }
 	switch {
 	case s == "":
-		c.addf(at, "is missing")
+		c.addf(at, "is missing: want a name")
 	case len(s) > berth.MaxNameLen:
 		c.addf(at, "must be at most %d bytes, got %d", berth.MaxNameLen, len(s))
 	case strings.ContainsFunc(s, bad):

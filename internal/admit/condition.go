@@ -80,7 +80,7 @@ func (c *checker) condition(at, left, operand, right string) {
 		}
 	}
 	if left == "" {
-		c.addf(at+".attribute", "is missing")
+		c.addf(at+".attribute", "is missing: want an attribute such as ${attr.kernel.name}")
 	}
 	c.target(at+".attribute", left)
 	c.target(at+".value", right)

@@ -334,7 +334,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		`job.priority: must be an integer, got "x"`,
 		`job.group[0]: must be an object, got 5`,
 		`job.group[g].task[0]: must be an object, got`,
-		`job.id: is missing`,
+		`job.id: is missing: want the ID of the job`,
 		`job.group[g].count: must be 0 to 50000, got -1`,
 		`job.group[g].task[t].driver: is missing`,
 	} {

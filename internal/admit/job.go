@@ -133,7 +133,7 @@ func (c *checker) job(j *berth.Job) {
 func (c *checker) jobID(at, id string) {
 	switch {
 	case id == "":
-		c.addf(at, "is missing")
+		c.addf(at, "is missing: want the ID of the job")
 	case len(id) > berth.MaxJobIDLen:
 		c.addf(at, "must be at most %d bytes, got %d", berth.MaxJobIDLen, len(id))
 	case !utf8.ValidString(id):

@@ -183,7 +183,7 @@ func (c *checker) volumes(at string, j *berth.Job, g *berth.TaskGroup) {
 		c.oneOf(vat+".type", v.Type, berth.VolumeHost, berth.VolumeCSI)
 		c.line(vat+".source", v.Source, berth.MaxNameLen)
 		if v.Source == "" {
-			c.addf(vat+".source", "is missing")
+			c.addf(vat+".source", "is missing: want the name of the volume")
 		}
 		if v.PerAlloc && (j.Type == berth.TypeSystem || j.Type == berth.TypeSysbatch) {
 			c.addf(vat+".per_alloc", "is not for jobs of type %s", j.Type)
@@ -226,7 +226,7 @@ func (c *checker) volumeMounts(at string, g *berth.TaskGroup, mounts []berth.Vol
 		}
 		switch parts := strings.Split(m.Destination, "/"); {
 		case m.Destination == "":
-			c.addf(at+".destination", "is missing")
+			c.addf(at+".destination", "is missing: want the path of the volume in the task")
 		case slices.Contains(parts, "..") || strings.ContainsRune(m.Destination, 0) || path.Clean("/"+m.Destination) == "/":
 			c.addf(at+".destination", "must be a path below / without .. and NUL, got %q", berth.Clip(m.Destination, 64))
 		}

@@ -88,7 +88,7 @@ func (s *Server) methodFor(ctx context.Context, info *op.Info, who Caller, opts 
 // loginJWT exchanges a JWT for a token.
 func (s *Server) loginJWT(ctx context.Context, who Caller, opts *op.Write, in *op.LoginRequest) (out op.ACLToken, _ uint64, err error) {
 	if in.LoginToken == "" {
-		return out, 0, berth.Errorf(berth.Invalid, "LoginToken: is missing")
+		return out, 0, berth.Errorf(berth.Invalid, "LoginToken: is missing: want a token that the auth method accepts")
 	}
 	_, m, leave, err := s.methodFor(ctx, op.Login.Info, who, opts, in.AuthMethodName, berth.AuthJWT)
 	if err != nil {

@@ -151,7 +151,7 @@ func readPlugin(r *Read, in *op.PluginRef) (out op.Plugin, err error) {
 	r.Table(state.Nodes)
 	p := r.CSIPlugin(in.PluginID)
 	if p == nil {
-		return out, berth.Errorf(berth.NotFound, "CSI plugin not found: %s", berth.Clip(in.PluginID, 64))
+		return out, noPlugin(in.PluginID)
 	}
 	out = op.Plugin{PluginStub: stubOfPlugin(p), Version: p.Version, Controllers: map[string]*berth.CSIInfo{}, Nodes: map[string]*berth.CSIInfo{}}
 	ids := map[string]bool{}

@@ -37,12 +37,20 @@ func (s *Server) csiProvider() {
 		if in.SnapshotID == "" || in.PluginID == "" {
 			return out, berth.Errorf(berth.Invalid, "snapshot_id and plugin_id: must be given")
 		}
+		if w.CSIPlugin(in.PluginID) == nil {
+			return out, noPlugin(in.PluginID)
+		}
 		secrets, err := op.ParseSecrets(in.Secrets)
 		if err == nil {
 			_, err = s.callController(ctx, w.Snapshot, &op.AgentCSI{Do: op.CSISnapshotDelete, SnapshotID: in.SnapshotID, Volume: berth.CSIVolume{PluginID: in.PluginID, Secrets: secrets}})
 		}
 		return out, err
 	})
+}
+
+// noPlugin is the error for an ID that no plugin has.
+func noPlugin(id string) error {
+	return berth.Errorf(berth.NotFound, "CSI plugin not found: %s", berth.Clip(id, 64))
 }
 
 // callController has a controller of a volume's plugin do something: the first
@@ -87,7 +95,7 @@ func (s *Server) askProvider(ctx context.Context, info *op.Info, who Caller, in 
 			return op.Nothing{}, berth.Errorf(berth.Denied, "Permission denied")
 		}
 		if r.CSIPlugin(in.PluginID) == nil {
-			return op.Nothing{}, berth.Errorf(berth.NotFound, "CSI plugin not found: %s", berth.Clip(in.PluginID, 64))
+			return op.Nothing{}, noPlugin(in.PluginID)
 		}
 		return op.Nothing{}, nil
 	})

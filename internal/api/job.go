@@ -236,7 +236,7 @@ func looksAt(j *berth.Job) bool { return j == nil || j.Schedulable() && j.Type !
 // namespace of the job, and a request that names another one is refused.
 func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, error) {
 	if tree == nil {
-		return nil, berth.Errorf(berth.Invalid, "body.job: is missing")
+		return nil, berth.Errorf(berth.Invalid, "body.job: is missing: want a job")
 	}
 	// The namespace is read before the job is decoded: a caller without the
 	// right must not learn what is wrong with it.

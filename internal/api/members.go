@@ -50,7 +50,7 @@ func (s *Server) members() {
 	} {
 		act(s, o, func(_ context.Context, in *op.GossipKey) (op.Keyring, error) {
 			if in.Key == "" {
-				return op.Keyring{}, berth.Errorf(berth.Invalid, "Key: is missing")
+				return op.Keyring{}, berth.Errorf(berth.Invalid, "Key: is missing: want a key in base64")
 			}
 			return s.keyring(func(m Members) (gossip.KeyAnswer, error) { return do(m, in.Key) })
 		})
@@ -139,7 +139,7 @@ func (s *Server) join(ctx context.Context, in *op.JoinServers) (out op.ServersJo
 func addresses(list []string) error {
 	switch {
 	case len(list) == 0:
-		return berth.Errorf(berth.Invalid, "address: is missing")
+		return berth.Errorf(berth.Invalid, "address: is missing: want the address of a server")
 	case len(list) > maxJoin:
 		return berth.Errorf(berth.Invalid, "address: %d addresses is too many: the limit is %d", len(list), maxJoin)
 	}

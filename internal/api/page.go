@@ -181,6 +181,10 @@ func page[Row, View any](r *Read, l listing[Row], keep func(Row) bool, view func
 	return out, nil
 }
 
+// noPages begins the error for a filter that cannot be evaluated, as in Nomad:
+// clients compare it.
+const noPages = "failed to create result paginator"
+
 // rowFilter returns what reports whether a row meets the caller's expression; the
 // empty one accepts every row.
 func rowFilter[Row, View any](text string, parts []seen[Row], view func(Row) View) (func(Row) (bool, error), error) {
@@ -196,7 +200,7 @@ func rowFilter[Row, View any](text string, parts []seen[Row], view func(Row) Vie
 	}
 	f, err := filter.Compile(text, types...)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%w", err)
+		return nil, berth.Errorf(berth.Invalid, noPages+": %w", err)
 	}
 	return func(row Row) (bool, error) {
 		ok, err := f.Match(func(i int) any { return parts[i].of(row) })

@@ -316,7 +316,7 @@ func (s *Server) renewLock(ctx context.Context, who Caller, opts *op.Write, in *
 	}
 	id, err := lockOf(in)
 	if err == nil && id.IsZero() {
-		err = berth.Errorf(berth.Invalid, "Lock.ID: is missing")
+		err = berth.Errorf(berth.Invalid, "Lock.ID: is missing: want the ID of the lock")
 	}
 	if err != nil {
 		return out, 0, err

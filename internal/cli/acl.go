@@ -114,7 +114,7 @@ func aclTokenCreateCommand() *command {
 // aclTokenUpdateCommand changes a token.
 func aclTokenUpdateCommand() *command {
 	return &command{
-		name: "acl token update", args: "<accessor-id>", synopsis: "Change a token", min: 1, max: 1,
+		name: "acl token update", args: "<accessor-id>", synopsis: "Change a token", min: 1, max: 1, list: "acl token list",
 		example: "acl token update -policy web -policy logs 0b1c…",
 		help:    "Changes the name, policies and roles of a token. Those that are not given stay as they are.",
 		setup: func(f *flags) action {
@@ -148,7 +148,7 @@ func aclTokenUpdateCommand() *command {
 // aclTokenInfoCommand shows one token.
 func aclTokenInfoCommand() *command {
 	return &command{
-		name: "acl token info", args: "<accessor-id>", synopsis: "Show a token", min: 1, max: 1,
+		name: "acl token info", args: "<accessor-id>", synopsis: "Show a token", min: 1, max: 1, list: "acl token list",
 		example: "acl token info 0b1c…",
 		help:    "Shows a token by its accessor ID, without its secret.",
 		setup: func(f *flags) action {
@@ -199,10 +199,10 @@ func aclTokenListCommand() *command {
 }
 
 // aclDeleteCommand is a command that deletes a token, policy or role.
-func aclDeleteCommand(noun, arg string, del func(context.Context, *call, string) error) *command {
+func aclDeleteCommand(noun, arg, example string, del func(context.Context, *call, string) error) *command {
 	return &command{
-		name: "acl " + noun + " delete", args: "<" + arg + ">", synopsis: "Delete a " + noun, min: 1, max: 1,
-		example: "acl " + noun + " delete web",
+		name: "acl " + noun + " delete", args: "<" + arg + ">", synopsis: "Delete a " + noun, min: 1, max: 1, list: "acl " + noun + " list",
+		example: "acl " + noun + " delete " + example,
 		help:    "Deletes a " + noun + ". What it granted is no longer granted, at once.",
 		setup: func(*flags) action {
 			return func(ctx context.Context, c *call) error {
@@ -218,7 +218,7 @@ func aclDeleteCommand(noun, arg string, del func(context.Context, *call, string)
 
 // aclTokenDeleteCommand deletes a token.
 func aclTokenDeleteCommand() *command {
-	return aclDeleteCommand("token", "accessor-id", func(ctx context.Context, c *call, id string) error {
+	return aclDeleteCommand("token", "accessor-id", "0b1c…", func(ctx context.Context, c *call, id string) error {
 		_, _, err := client.Call(ctx, c.client, op.RemoveACLToken, op.DeleteACLToken{AccessorID: id})
 		return err
 	})
@@ -226,7 +226,7 @@ func aclTokenDeleteCommand() *command {
 
 // aclPolicyDeleteCommand deletes a policy.
 func aclPolicyDeleteCommand() *command {
-	return aclDeleteCommand("policy", "name", func(ctx context.Context, c *call, name string) error {
+	return aclDeleteCommand("policy", "name", "web", func(ctx context.Context, c *call, name string) error {
 		_, _, err := client.Call(ctx, c.client, op.RemoveACLPolicy, op.DeleteACLPolicy{PolicyName: name})
 		return err
 	})
@@ -234,7 +234,7 @@ func aclPolicyDeleteCommand() *command {
 
 // aclRoleDeleteCommand deletes a role.
 func aclRoleDeleteCommand() *command {
-	return aclDeleteCommand("role", "role-id", func(ctx context.Context, c *call, id string) error {
+	return aclDeleteCommand("role", "role-id", "0b1c…", func(ctx context.Context, c *call, id string) error {
 		_, _, err := client.Call(ctx, c.client, op.RemoveACLRole, op.DeleteACLRole{RoleID: id})
 		return err
 	})
@@ -319,7 +319,7 @@ func aclPolicySelfCommand() *command {
 // aclPolicyInfoCommand shows one policy.
 func aclPolicyInfoCommand() *command {
 	return &command{
-		name: "acl policy info", args: "<name>", synopsis: "Show a policy", min: 1, max: 1,
+		name: "acl policy info", args: "<name>", synopsis: "Show a policy", min: 1, max: 1, list: "acl policy list",
 		example: "acl policy info web",
 		help:    "Shows a policy with its rules.",
 		setup: func(f *flags) action {

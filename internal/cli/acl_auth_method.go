@@ -145,7 +145,7 @@ func authMethodCreateCommand() *command {
 // authMethodUpdateCommand changes an auth method.
 func authMethodUpdateCommand() *command {
 	return &command{
-		name: "acl auth-method update", args: "<name>", synopsis: "Change an auth method", min: 1, max: 1,
+		name: "acl auth-method update", args: "<name>", synopsis: "Change an auth method", min: 1, max: 1, list: "acl auth-method list",
 		example: "acl auth-method update -max-token-ttl 1h sso",
 		help:    `Changes what is given of an auth method. A configuration replaces the one before; "redacted" as its OIDCClientSecret keeps the secret.`,
 		setup: func(f *flags) action {
@@ -178,7 +178,7 @@ func authMethodUpdateCommand() *command {
 // authMethodInfoCommand shows one auth method.
 func authMethodInfoCommand() *command {
 	return &command{
-		name: "acl auth-method info", args: "<name>", synopsis: "Show an auth method", min: 1, max: 1,
+		name: "acl auth-method info", args: "<name>", synopsis: "Show an auth method", min: 1, max: 1, list: "acl auth-method list",
 		example: "acl auth-method info sso",
 		help:    "Shows an auth method with its configuration, without the secret of its client.",
 		setup: func(f *flags) action {
@@ -215,7 +215,7 @@ func authMethodListCommand() *command {
 // authMethodDeleteCommand deletes an auth method.
 func authMethodDeleteCommand() *command {
 	return &command{
-		name: "acl auth-method delete", args: "<name>", synopsis: "Delete an auth method", min: 1, max: 1,
+		name: "acl auth-method delete", args: "<name>", synopsis: "Delete an auth method", min: 1, max: 1, list: "acl auth-method list",
 		example: "acl auth-method delete sso",
 		help:    "Deletes an auth method and its binding rules. Tokens of earlier logins stay until they expire.",
 		setup: func(*flags) action {

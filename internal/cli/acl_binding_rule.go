@@ -50,7 +50,7 @@ func bindingRuleCreateCommand() *command {
 // bindingRuleUpdateCommand changes a binding rule.
 func bindingRuleUpdateCommand() *command {
 	return &command{
-		name: "acl binding-rule update", args: "<id>", synopsis: "Change a binding rule", min: 1, max: 1,
+		name: "acl binding-rule update", args: "<id>", synopsis: "Change a binding rule", min: 1, max: 1, list: "acl binding-rule list",
 		example: "acl binding-rule update -bind-name ops 0b1c…",
 		help:    "Changes what is given of a binding rule. With -no-merge, what is not given becomes empty.",
 		setup: func(f *flags) action {
@@ -84,7 +84,7 @@ func bindingRuleUpdateCommand() *command {
 // bindingRuleInfoCommand shows one binding rule.
 func bindingRuleInfoCommand() *command {
 	return &command{
-		name: "acl binding-rule info", args: "<id>", synopsis: "Show a binding rule", min: 1, max: 1,
+		name: "acl binding-rule info", args: "<id>", synopsis: "Show a binding rule", min: 1, max: 1, list: "acl binding-rule list",
 		example: "acl binding-rule info 0b1c…",
 		help:    "Shows a binding rule.",
 		setup: func(f *flags) action {
@@ -121,7 +121,7 @@ func bindingRuleListCommand() *command {
 // bindingRuleDeleteCommand deletes a binding rule.
 func bindingRuleDeleteCommand() *command {
 	return &command{
-		name: "acl binding-rule delete", args: "<id>", synopsis: "Delete a binding rule", min: 1, max: 1,
+		name: "acl binding-rule delete", args: "<id>", synopsis: "Delete a binding rule", min: 1, max: 1, list: "acl binding-rule list",
 		example: "acl binding-rule delete 0b1c…",
 		help:    "Deletes a binding rule. Tokens of earlier logins stay until they expire.",
 		setup: func(*flags) action {

@@ -56,7 +56,7 @@ func aclRoleCreateCommand() *command {
 // aclRoleUpdateCommand changes a role.
 func aclRoleUpdateCommand() *command {
 	return &command{
-		name: "acl role update", args: "<role-id>", synopsis: "Change a role", min: 1, max: 1,
+		name: "acl role update", args: "<role-id>", synopsis: "Change a role", min: 1, max: 1, list: "acl role list",
 		example: "acl role update -policy jobs 0b1c…",
 		help:    "Changes a role. Policies are added to those that it has, unless -no-merge replaces everything by what is given.",
 		setup: func(f *flags) action {
@@ -85,7 +85,7 @@ func aclRoleUpdateCommand() *command {
 // aclRoleInfoCommand shows one role.
 func aclRoleInfoCommand() *command {
 	return &command{
-		name: "acl role info", args: "<role-id>", synopsis: "Show a role", min: 1, max: 1,
+		name: "acl role info", args: "<role-id>", synopsis: "Show a role", min: 1, max: 1, list: "acl role list",
 		example: "acl role info -by-name operators",
 		help:    "Shows a role, by ID or name.",
 		setup: func(f *flags) action {

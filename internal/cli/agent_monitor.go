@@ -58,7 +58,7 @@ func monitorExportCommand() *command {
 				case *disk && *service != "":
 					return c.usagef("-on-disk and -service-name cannot be used together")
 				case !*disk && *service == "":
-					return c.usagef("say what to print: -on-disk or -service-name")
+					return c.usagef("one of -on-disk and -service-name is required")
 				case *disk && (*since != "" || *follow):
 					return c.usagef("-logs-since and -follow need -service-name")
 				}

@@ -134,7 +134,7 @@ func (x allocExec) escapeChar(c *call) (byte, error) {
 	case len(e) == 1:
 		return e[0], nil
 	default:
-		return 0, c.usagef("-e must be one character or none, got %q", e)
+		return 0, c.usagef("flag -e must be one character or none, got %q", e)
 	}
 }
 

@@ -65,7 +65,7 @@ func (l allocLogs) followJob(ctx context.Context, c *call) (ok bool, err error) 
 func (f *jobLogs) check() error {
 	group := *f.flags.group
 	if group != "" && f.job.Group(group) == nil {
-		return berth.Errorf(berth.NotFound, "job %q has no group %q", f.job.ID, group)
+		return noGroup(f.job.Job, group)
 	}
 	if f.task == "" {
 		return nil

@@ -96,7 +96,7 @@ func startCluster(dir string) (*cluster, error) {
 func (c *cluster) agentSelf() op.AgentSelf {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := op.AgentSelf{Member: op.AgentMember{Name: "s1"}, Stats: map[string]map[string]string{"nomad": {"server": "true"}}}
+	s := op.AgentSelf{Member: op.AgentMember{Name: "s1", Tags: map[string]string{"build": NomadVersion, "berth": Version}}, Stats: map[string]map[string]string{"nomad": {"server": "true"}}}
 	if !c.self.IsZero() {
 		s.Stats["client"] = map[string]string{"node_id": c.self.String()}
 	}

@@ -24,6 +24,7 @@ type command struct {
 	hidden   bool   // not listed: for the program itself, or an old spelling
 	local    bool   // calls no agent, so it has no connection flags
 	failure  int    // the exit code of an error; 0 is exitError
+	list     string // the command that shows what exists: for the error that an object does not
 
 	// setup declares the command's flags and returns its action. It is called
 	// once for each run.
@@ -303,7 +304,7 @@ func (p *Program) runCommand(ctx context.Context, cmd *command, line []string) e
 	defer c.client.Close()
 	// Errors of the connection name the setting that the address came from.
 	if err := do(ctx, c); err != nil {
-		return c.config.advise(err)
+		return c.config.advise(c.listed(err, cmd.list))
 	}
 	return nil
 }

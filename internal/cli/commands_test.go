@@ -18,6 +18,11 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 		if c.raw == nil && !c.hidden && !strings.HasPrefix(c.example, c.name) {
 			t.Errorf("%s: example %q", c.name, c.example)
 		}
+		if c.list != "" {
+			if list := find(all, strings.Fields(c.list)).exact; list == nil || list.name != c.list || list.min > 0 {
+				t.Errorf("%s: its errors name %q, which is no command without arguments", c.name, c.list)
+			}
+		}
 		words := strings.Fields(c.name)
 		for n := 1; n < len(words) && !c.hidden; n++ {
 			if group := strings.Join(words[:n], " "); groups[group] == "" {

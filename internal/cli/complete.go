@@ -219,8 +219,8 @@ func completionCommand() *command {
 		name: "completion", args: "<shell>", synopsis: "Print the completion script for a shell", min: 1, max: 1, local: true,
 		example: "completion bash",
 		help: `Prints the lines that make bash, zsh or fish complete commands, flags and the names of jobs, nodes and other objects. Load them with
-			"source <(berth completion bash)" in ~/.bashrc, with the same and zsh in ~/.zshrc, or with "berth completion fish | source" in
-			~/.config/fish/config.fish. "berth -autocomplete-install" does it for you, and "berth -autocomplete-uninstall" undoes it.`,
+			"source <({program} completion bash)" in ~/.bashrc, with the same and zsh in ~/.zshrc, or with "{program} completion fish | source" in
+			~/.config/fish/config.fish. "{program} -autocomplete-install" does it for you, and "{program} -autocomplete-uninstall" undoes it.`,
 		setup: func(*flags) action {
 			return func(_ context.Context, c *call) error {
 				text, err := c.completionScript(c.args[0])

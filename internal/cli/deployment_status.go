@@ -85,7 +85,7 @@ func (s deploymentStatus) pace(c *call) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(*s.wait)
 	if err != nil || d <= 0 {
-		return 0, c.usagef("-wait must be a duration above 0, such as 2s, got %q", *s.wait)
+		return 0, c.usagef("flag -wait must be a duration above 0, such as 2s, got %q", *s.wait)
 	}
 	return d, nil
 }

@@ -68,6 +68,15 @@ func (c *call) notFound(what, text, list string) error {
 	return berth.Errorf(berth.NotFound, "No %s with ID or prefix %q found%s; see %q", what, text, in, c.Name+" "+list)
 }
 
+// listed adds to the error for an object that does not exist the command that
+// shows what exists; "" is none. It returns other errors as they are.
+func (c *call) listed(err error, list string) error {
+	if list == "" || berth.KindOf(err) != berth.NotFound {
+		return err
+	}
+	return berth.Errorf(berth.NotFound, "%w; see %q", err, c.Name+" "+list)
+}
+
 // findAlloc returns the allocation whose ID is or begins with text.
 func (c *call) findAlloc(ctx context.Context, text string) (a op.Alloc, err error) {
 	if len(text) != fullID {

@@ -9,6 +9,10 @@ import (
 // helpWidth is the width of help text in columns.
 const helpWidth = 80
 
+// calledName stands in the help of a command for the name by which the program
+// was called.
+const calledName = "{program}"
+
 // commandHelp is what -h prints for a command: its usage, what it does, its
 // flags and an example.
 func (p *Program) commandHelp(cmd *command) string {
@@ -19,7 +23,8 @@ func (p *Program) commandHelp(cmd *command) string {
 		options = ""
 	}
 	fmt.Fprintf(&b, "Usage: %s\n\n", strings.TrimSpace(p.Name+" "+cmd.name+options+" "+cmd.args))
-	for _, para := range strings.Split(strings.TrimSpace(cmd.help), "\n\n") {
+	about := strings.ReplaceAll(strings.TrimSpace(cmd.help), calledName, p.Name)
+	for _, para := range strings.Split(about, "\n\n") {
 		b.WriteString(wrap(strings.Join(strings.Fields(para), " "), "  ") + "\n")
 	}
 	if cmd.setup == nil {

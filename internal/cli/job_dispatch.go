@@ -59,7 +59,7 @@ func (d jobDispatch) run(ctx context.Context, c *call) error {
 	for _, text := range *d.meta {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
-			return c.usagef("-meta must be key=value, got %q", text)
+			return c.usagef("flag -meta must be key=value, got %q", text)
 		}
 		in.Meta[key] = value
 	}

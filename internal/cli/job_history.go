@@ -105,7 +105,7 @@ func versionNumber(c *call, flag, text string) (*uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return nil, c.usagef("-%s must be a version number, got %q", flag, text)
+		return nil, c.usagef("flag -%s must be a version number, got %q", flag, text)
 	}
 	return &n, nil
 }

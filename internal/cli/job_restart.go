@@ -71,7 +71,7 @@ func (r jobRestart) run(ctx context.Context, c *call) error {
 	if *r.wait == "ask" {
 		x.pause = -1
 	} else if x.pause, err = time.ParseDuration(*r.wait); err != nil || x.pause < 0 {
-		return c.usagef("-batch-wait must be a duration such as 30s, or \"ask\", got %q", *r.wait)
+		return c.usagef("flag -batch-wait must be a duration such as 30s, or \"ask\", got %q", *r.wait)
 	}
 	var exact bool
 	if x.job, exact, err = c.findJob(ctx, c.args[0]); err != nil {
@@ -104,7 +104,7 @@ func (r jobRestart) check(c *call) error {
 	case *r.noDelay && !*r.reschedule:
 		return c.usagef("-no-shutdown-delay requires -reschedule")
 	case *r.onError != "ask" && *r.onError != "fail":
-		return c.usagef("-on-error must be ask or fail, got %q", *r.onError)
+		return c.usagef("flag -on-error must be ask or fail, got %q", *r.onError)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func batchSize(c *call, text string, all int) (int, error) {
 	n, err := strconv.Atoi(number)
 	switch {
 	case err != nil || n < 1 || part && n > 100:
-		return 0, c.usagef("-batch-size must be an integer of at least 1 or a percentage from 1%% to 100%%, got %q", text)
+		return 0, c.usagef("flag -batch-size must be an integer of at least 1 or a percentage from 1%% to 100%%, got %q", text)
 	case part:
 		return max(1, (all*n+99)/100), nil
 	}
@@ -144,7 +144,7 @@ func (x *restarting) allocs(ctx context.Context) (out []op.AllocStub, err error)
 	// A misspelled group or task must not look like one without allocations.
 	for _, g := range *x.groups {
 		if x.job.Group(g) == nil {
-			return nil, berth.Errorf(berth.NotFound, "job %q has no group %q", x.job.ID, g)
+			return nil, noGroup(x.job.Job, g)
 		}
 	}
 	for _, t := range *x.tasks {

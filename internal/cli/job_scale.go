@@ -88,7 +88,7 @@ func (s jobScale) region(ctx context.Context, c *call, j *op.Job, width int) err
 	// A region or group of that name was found.
 	case name != "":
 	case len(c.args) == 3:
-		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q (regions: %s)", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))
+		return berth.Errorf(berth.Invalid, "job %q has no parallel region %q; it has: %s", j.ID, c.args[1], or(strings.Join(names, ", "), "none"))
 	case len(names) != 1:
 		return berth.Errorf(berth.Invalid, "job %q has %d parallel regions: choose one of %s", j.ID, len(names), or(strings.Join(names, ", "), "none"))
 	default:

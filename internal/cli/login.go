@@ -37,7 +37,7 @@ func loginCommand() *command {
 					want = berth.AuthJWT
 				}
 				if want != "" && want != berth.AuthOIDC && want != berth.AuthJWT {
-					return out, c.usagef("-type must be OIDC or JWT, got %q", *kind)
+					return out, c.usagef("flag -type must be OIDC or JWT, got %q", *kind)
 				}
 				m, err := chooseMethod(ctx, c, *method, want)
 				switch {

@@ -220,7 +220,7 @@ func (c *call) readNamespace(ctx context.Context, arg string, isJSON bool) (*ber
 // confirmation.
 func namespaceDeleteCommand() *command {
 	return &command{
-		name: "namespace delete", args: "<namespace>", synopsis: "Delete an unused namespace", min: 1, max: 1,
+		name: "namespace delete", args: "<namespace>", synopsis: "Delete an unused namespace", min: 1, max: 1, list: "namespace list",
 		example: "namespace delete team-a",
 		help:    "Deletes a namespace, given by its full name. One that has jobs cannot be deleted, nor can the default one.",
 		setup: func(*flags) action {

@@ -133,7 +133,7 @@ func (d *nodeDrain) request(c *call) (*op.UpdateDrain, error) {
 	case *d.deadline != "":
 		t, err := time.ParseDuration(*d.deadline)
 		if err != nil || t <= 0 {
-			return nil, c.usagef("-deadline must be a duration above 0, such as 30m, got %q; see also -force and -no-deadline", *d.deadline)
+			return nil, c.usagef("flag -deadline must be a duration above 0, such as 30m, got %q; see also -force and -no-deadline", *d.deadline)
 		}
 		in.DrainSpec.Deadline = t
 	}
@@ -157,7 +157,7 @@ func (d *nodeDrain) notes(c *call) (map[string]string, error) {
 	for _, kv := range *d.meta {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return nil, c.usagef("-meta must be key=value, got %q", kv)
+			return nil, c.usagef("flag -meta must be key=value, got %q", kv)
 		}
 		out[k] = v
 	}

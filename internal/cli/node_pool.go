@@ -181,7 +181,7 @@ func nodePoolApplyCommand() *command {
 // confirmation.
 func nodePoolDeleteCommand() *command {
 	return &command{
-		name: "node pool delete", args: "<node-pool>", synopsis: "Delete an unused node pool", min: 1, max: 1,
+		name: "node pool delete", args: "<node-pool>", synopsis: "Delete an unused node pool", min: 1, max: 1, list: "node pool list",
 		example: "node pool delete gpu",
 		help: `Deletes a node pool, given by its full name. A pool that has nodes or unfinished jobs cannot be deleted, nor can the built-in
 			pools.`,

@@ -132,7 +132,7 @@ func healthPage(c *call, h *op.AutopilotHealth) *page {
 	rows := [][]string{{"ID", "Name", "Address", "SerfStatus", "Version", "Leader", "Voter", "Healthy", "LastContact", "LastTerm", "LastIndex", "StableSince"}}
 	for _, s := range h.Servers {
 		rows = append(rows, []string{
-			s.ID, s.Name, s.Address, s.SerfStatus, s.Version, strconv.FormatBool(s.Leader), strconv.FormatBool(s.Voter), strconv.FormatBool(s.Healthy),
+			s.ID, s.Name, s.Address, s.SerfStatus, or(s.Berth, s.Version), strconv.FormatBool(s.Leader), strconv.FormatBool(s.Voter), strconv.FormatBool(s.Healthy),
 			time.Duration(s.LastContact).Round(time.Millisecond).String(), strconv.FormatUint(s.LastTerm, 10), strconv.FormatUint(s.LastIndex, 10), stamp(s.StableSince),
 		})
 	}

@@ -66,7 +66,7 @@ func (r raftPeerFlags) peer(c *call) (in op.RaftPeer, name string, err error) {
 // autopilot does not remove.
 func operatorRaftRemoveCommand() *command {
 	return &command{
-		name: "operator raft remove-peer", synopsis: "Remove a server from the Raft peers",
+		name: "operator raft remove-peer", synopsis: "Remove a server from the Raft peers", list: "operator raft list-peers",
 		example: "operator raft remove-peer -peer-address 10.0.0.7:4647",
 		help: `Removes a server from the Raft configuration. Use it for a server that is gone for good but is still listed. For one that still
 			shows in "server members", prefer "server force-leave"; a server that is running is added again.`,
@@ -92,7 +92,7 @@ func operatorRaftRemoveCommand() *command {
 // the leader's machine is restarted.
 func operatorRaftTransferCommand() *command {
 	return &command{
-		name: "operator raft transfer-leadership", synopsis: "Transfer leadership to another server",
+		name: "operator raft transfer-leadership", synopsis: "Transfer leadership to another server", list: "operator raft list-peers",
 		example: "operator raft transfer-leadership -peer-address 10.0.0.8:4647",
 		help: `Transfers leadership to another server, which must be a voter. Writes in progress complete first. If the transfer fails, the
 			leader stays.`,

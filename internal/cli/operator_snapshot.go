@@ -29,7 +29,7 @@ func operatorSnapshotSaveCommand() *command {
 			return func(ctx context.Context, c *call) error {
 				path := c.path(c.args[0])
 				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-					return berth.Errorf(berth.Conflict, "%s already exists", c.args[0])
+					return berth.Errorf(berth.Conflict, "%s already exists; nothing was written", c.args[0])
 				}
 				if err := c.saveSnapshot(ctx, path, *stale, *redact); err != nil {
 					return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"berth"
 	"berth/client"
@@ -20,7 +21,7 @@ func (c *call) allocOfJob(ctx context.Context, job, group string) (a op.Alloc, e
 		return a, err
 	}
 	if group != "" && j.Group(group) == nil {
-		return a, berth.Errorf(berth.NotFound, "job %q has no group %q", j.ID, group)
+		return a, noGroup(j.Job, group)
 	}
 	list, _, err := client.Call(ctx, c.client, op.JobAllocs, op.JobAllocsQuery{JobID: string(j.ID), Query: of(&j)})
 	if err != nil {
@@ -46,4 +47,13 @@ func (c *call) allocOfJob(ctx context.Context, job, group string) (a op.Alloc, e
 		fmt.Fprintf(c.Err, "Showing allocation %s (%s) on node %s, one of %d of job %q\n", list[0].ID.Short(), clean(list[0].Name), clean(list[0].NodeName), len(list), j.ID)
 	}
 	return c.findAlloc(ctx, list[0].ID.String())
+}
+
+// noGroup is the error for a group that a job does not have.
+func noGroup(j *berth.Job, group string) error {
+	var names []string
+	for _, g := range j.TaskGroups {
+		names = append(names, g.Name)
+	}
+	return berth.Errorf(berth.NotFound, "job %q has no group %q; it has: %s", j.ID, group, strings.Join(names, ", "))
 }

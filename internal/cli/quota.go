@@ -239,7 +239,7 @@ func quotaApplyCommand() *command {
 // confirmation.
 func quotaDeleteCommand() *command {
 	return &command{
-		name: "quota delete", args: "<quota>", synopsis: "Delete an unused quota", min: 1, max: 1,
+		name: "quota delete", args: "<quota>", synopsis: "Delete an unused quota", min: 1, max: 1, list: "quota list",
 		example: "quota delete team-a",
 		help:    "Deletes a quota, given by its full name. One that a namespace names cannot be deleted.",
 		setup: func(*flags) action {

@@ -12,7 +12,7 @@ import (
 // resourceDeleteCommand deletes one object of any kind.
 func resourceDeleteCommand() *command {
 	return &command{
-		name: "resource delete", args: "<UID>", synopsis: "Delete an object by its UID", min: 1, max: 1,
+		name: "resource delete", args: "<UID>", synopsis: "Delete an object by its UID", min: 1, max: 1, list: "resource list",
 		example: "resource delete j-9f86d081884c7d65-2f",
 		help: `Deletes the object with a UID: a job, an object of a stream job, an allocation of a stream job, or an orphaned allocation. A UID
 			identifies one object forever, so nothing else can be deleted by mistake.

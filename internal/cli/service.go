@@ -116,7 +116,7 @@ func serviceDetails(p *page, r *berth.ServiceRegistration) {
 // serviceDeleteCommand deletes a registration that its agent cannot delete.
 func serviceDeleteCommand() *command {
 	return &command{
-		name: "service delete", args: "<service> <id>", synopsis: "Delete a service registration", min: 2, max: 2,
+		name: "service delete", args: "<service> <id>", synopsis: "Delete a service registration", min: 2, max: 2, list: "service list",
 		example: "service delete web _nomad-task-0af996ed-web",
 		help: `Deletes one instance of a service, by the ID shown by "service info -verbose". Use it for instances whose agent is gone: an agent
 			that is alive registers its running tasks again at its next update.`,

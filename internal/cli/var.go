@@ -111,7 +111,7 @@ func varGetCommand() *command {
 				}
 				v, _, err := client.Call(ctx, c.client, op.ReadVariable, op.VariableRef{VarPath: c.args[0]})
 				if berth.KindOf(err) == berth.NotFound {
-					return berth.Errorf(berth.NotFound, "Variable %q not found", c.args[0])
+					return berth.Errorf(berth.NotFound, "Variable %q not found; see %q", c.args[0], c.Name+" var list")
 				}
 				if err != nil {
 					return err
@@ -121,7 +121,7 @@ func varGetCommand() *command {
 				}
 				value, ok := v.Items[*item]
 				if !ok {
-					return berth.Errorf(berth.NotFound, "Variable %q has no item %q", c.args[0], *item)
+					return berth.Errorf(berth.NotFound, "Variable %q has no item %q; it has: %s", c.args[0], *item, or(strings.Join(slices.Sorted(maps.Keys(v.Items)), ", "), "none"))
 				}
 				_, err = fmt.Fprintln(c.Out, value)
 				return err
@@ -206,7 +206,7 @@ func varPurgeCommand() *command {
 				if *check != "" {
 					n, err := strconv.ParseUint(*check, 10, 64)
 					if err != nil {
-						return c.usagef("flag -check-index must be an integer, got %q", *check)
+						return c.usagef("flag -check-index must be an integer of at least 0, got %q", *check)
 					}
 					in.CAS = &n
 				}

@@ -60,10 +60,13 @@ func (l *varLock) split(args []string) (variable, command []string) {
 func (l *varLock) run(ctx context.Context, c *call) error {
 	variable, command := l.split(c.args)
 	if len(command) == 0 {
-		return c.usagef("the command to run is missing")
+		return c.usagef("missing argument: give the command to run, usage: %s", c.command.usage(c.Name))
 	}
-	if *l.pause <= 0 || *l.tries < 0 {
-		return c.usagef("-backoff must be above 0 and -max-retry at least 0")
+	switch {
+	case *l.pause <= 0:
+		return c.usagef("flag -backoff must be a duration above 0, such as 2s, got %v", *l.pause)
+	case *l.tries < 0:
+		return c.usagef("flag -max-retry must be at least 0, got %d", *l.tries)
 	}
 	v, err := c.varSpec(variable)
 	if err != nil {

@@ -147,7 +147,7 @@ func volumeRegisterCommand() *command {
 // volumeDeleteCommand deletes a volume.
 func volumeDeleteCommand() *command {
 	return &command{
-		name: "volume delete", args: "<volume>", synopsis: "Delete a volume and its data", min: 1, max: 1,
+		name: "volume delete", args: "<volume>", synopsis: "Delete a volume and its data", min: 1, max: 1, list: "volume status",
 		example: "volume delete 0f83e6a5-9b5b-4d4b-8f0e-6f3b5fd8b0d4",
 		help: `Deletes a dynamic host volume, given by its full ID, and what is in its directory. The directory of a registered volume stays. A volume
 			that allocations use cannot be deleted. The volume of a CSI plugin, given by its ID or the provider's, is deleted by its provider. Without
@@ -225,7 +225,7 @@ func volumeClaimListCommand() *command {
 // confirmation.
 func volumeClaimDeleteCommand() *command {
 	return &command{
-		name: "volume claim delete", args: "<claim>", synopsis: "Delete a claim on a volume", min: 1, max: 1,
+		name: "volume claim delete", args: "<claim>", synopsis: "Delete a claim on a volume", min: 1, max: 1, list: "volume claim list",
 		example: "volume claim delete 0f83e6a5-9b5b-4d4b-8f0e-6f3b5fd8b0d4",
 		help:    "Deletes a claim, given by its full ID. The next allocation of its instance may use another volume. The volume and its data stay.",
 		setup: func(f *flags) action {

@@ -76,7 +76,7 @@ func writeCSI(ctx context.Context, c *call, file jobspec.File, id string, o op.O
 // volumeDeregisterCommand forgets a CSI volume.
 func volumeDeregisterCommand() *command {
 	return &command{
-		name: "volume deregister", args: "<volume>", synopsis: "Forget a CSI volume", min: 1, max: 1,
+		name: "volume deregister", args: "<volume>", synopsis: "Forget a CSI volume", min: 1, max: 1, list: "volume status",
 		example: "volume deregister data",
 		help: `Forgets a CSI volume, given by its full ID. Its provider keeps it. A volume with claims is refused. -force drops the claims of allocations
 			that have ended and of lost nodes: nothing is unmounted or detached for them any more.`,
@@ -114,7 +114,7 @@ func volumeDetachCommand() *command {
 					node = n.ID
 				}
 				if _, _, err := client.Call(ctx, c.client, op.DetachVolume, op.DetachCSIVolume{VolumeID: c.args[0], Node: node, Force: *force}); err != nil {
-					return err
+					return c.listed(err, "volume status")
 				}
 				_, err = fmt.Fprintf(c.Out, "Volume %q is given up by node %s\n", c.args[0], node)
 				return err

@@ -46,7 +46,7 @@ func (f *flags) secretFlag() func(*call) (string, error) {
 // volumeSnapshotCreateCommand makes a snapshot.
 func volumeSnapshotCreateCommand() *command {
 	return &command{
-		name: "volume snapshot create", args: "<volume> [name]", synopsis: "Create a snapshot of a CSI volume", min: 1, max: 2,
+		name: "volume snapshot create", args: "<volume> [name]", synopsis: "Create a snapshot of a CSI volume", min: 1, max: 2, list: "volume status",
 		example: "volume snapshot create data before-upgrade",
 		help:    "Has the provider of a CSI volume, given by its full ID, make a snapshot of it. Without a name it has that of the volume.",
 		setup: func(f *flags) action {
@@ -105,7 +105,7 @@ func cutID(id string, verbose bool) string {
 // volumeSnapshotListCommand lists snapshots.
 func volumeSnapshotListCommand() *command {
 	return &command{
-		name: "volume snapshot list", synopsis: "List the snapshots of a provider",
+		name: "volume snapshot list", synopsis: "List the snapshots of a provider", list: "plugin status",
 		example: "volume snapshot list -plugin disk",
 		help:    "Lists the snapshots that the provider of a CSI plugin has.",
 		setup: func(f *flags) action {
@@ -121,7 +121,7 @@ func volumeSnapshotListCommand() *command {
 				case err != nil:
 					return err
 				case *plugin == "":
-					return c.usagef("flag -plugin: is missing")
+					return c.usagef("flag -plugin is required: want the ID of a CSI plugin; see %q", c.Name+" plugin status")
 				case *perPage < 0 || *perPage > op.MaxPage:
 					return c.usagef("flag -per-page must be between 0 and %[2]d, got %[1]d", *perPage, op.MaxPage)
 				}
@@ -146,7 +146,7 @@ func volumeSnapshotListCommand() *command {
 // volumeSnapshotDeleteCommand deletes a snapshot.
 func volumeSnapshotDeleteCommand() *command {
 	return &command{
-		name: "volume snapshot delete", args: "<plugin> <snapshot>", synopsis: "Delete a snapshot of a CSI volume", min: 2, max: 2,
+		name: "volume snapshot delete", args: "<plugin> <snapshot>", synopsis: "Delete a snapshot of a CSI volume", min: 2, max: 2, list: "plugin status",
 		example: "volume snapshot delete disk snap-1",
 		help:    "Has the provider of a CSI plugin delete a snapshot, given by the provider's ID.",
 		setup: func(f *flags) action {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +154,8 @@ func (d *decoder) whole(path string, n *node) (int, bool) {
 			return i, true
 		}
 	}
-	if f, ok := n.value.(float64); ok {
-		d.addf(n.pos, path, "must be an integer, got %v", f)
+	if f, ok := n.value.(float64); ok && math.Abs(f) >= 1<<63 {
+		d.addf(n.pos, path, "must be an integer of at most 64 bits, got %v", f)
 		return 0, false
 	}
 	d.addf(n.pos, path, "must be an integer, got %s", scalar(n.value))

@@ -41,8 +41,9 @@ func (d *decoder) log() {
 	if l.RotateFiles < -1 {
 		d.fail("log_rotate_max_files", "must be at least -1, got %d", l.RotateFiles)
 	}
-	if l.Facility = strings.ToUpper(l.Facility); !slices.Contains(facilities, l.Facility) {
-		d.fail("syslog_facility", "unknown facility %.40q: want one of %s", l.Facility, strings.Join(facilities, ", "))
+	given := l.Facility
+	if l.Facility = strings.ToUpper(given); !slices.Contains(facilities, l.Facility) {
+		d.fail("syslog_facility", "unknown facility %.40q: want one of %s", given, strings.Join(facilities, ", "))
 	}
 	for name, value := range d.to.ResponseHeaders {
 		at := "http_api_response_headers." + berth.Clip(name, 64)

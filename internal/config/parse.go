@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/hcl/ast"
@@ -107,6 +108,11 @@ func deep(text []byte) bool {
 	return false
 }
 
+// plainly puts the characters of the file in the place of the names that the
+// parser has for them.
+var plainly = strings.NewReplacer("RBRACE }", "}", "object expected closing RBRACE got: EOF", "the file ends inside a block: want }",
+	"RBRACE", "}", "LBRACE", "{", "RBRACK", "]", "LBRACK", "[", "ASSIGN", "=", "COMMA", ",", "EOF", "the end of the file")
+
 // hcl reads a file in HCL. What it could read before a syntax error is
 // returned.
 func (r *reader) hcl(text []byte) (out object) {
@@ -122,7 +128,7 @@ func (r *reader) hcl(text []byte) (out object) {
 		if e, ok := errors.AsType[*parser.PosError](err); ok {
 			pos, err = r.at(e.Pos.Line), e.Err
 		}
-		r.addf(pos, "", "invalid HCL: %v", err)
+		r.addf(pos, "", "invalid HCL: %s", plainly.Replace(err.Error()))
 		return out
 	}
 	if list, ok := f.Node.(*ast.ObjectList); ok {

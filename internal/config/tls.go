@@ -72,7 +72,7 @@ func (d *decoder) tls() {
 		{"ca_file", t.CAFile, "the CA that signs the certificates of other agents", t.RPC || t.VerifyHTTPSClient},
 	} {
 		if f.required && f.file == "" {
-			d.addf(d.setAt["tls"], "tls."+f.key, "is missing: %s", f.what)
+			d.addf(d.setAt["tls"], "tls."+f.key, "is missing: want the file with %s", f.what)
 		}
 	}
 	// These settings are valid but weaker than their names suggest.

@@ -128,9 +128,19 @@ func only(values ...any) setting {
 		case isBool && len(values) == 1:
 			d.refuse(n.pos, path, "is not supported: must be %s", list(values))
 		default:
-			d.refuse(n.pos, path, "other values are not supported: must be %s", list(values))
+			d.refuse(n.pos, path, "other values are not supported: must be %s%s", list(values), shown(n.value))
 		}
 	}
+}
+
+// shown returns ", got 2" for a number or a bool, and "" for all else, which may
+// be a secret.
+func shown(v any) string {
+	switch v.(type) {
+	case bool, int64, float64:
+		return fmt.Sprintf(", got %v", v)
+	}
+	return ""
 }
 
 // same compares the value in a file with v: durations by length, numbers and

@@ -168,7 +168,7 @@ func InspectAgentState(dataDir string) (s AgentState, err error) {
 	}
 	found, err := local.Inspect(dir)
 	if err != nil {
-		return s, berth.Errorf(berth.Invalid, "%w", err)
+		return s, berth.Errorf(berth.Invalid, "cannot read the state of an agent: %w", err)
 	}
 	s.NodeID, s.Allocs, s.Damaged = found.NodeID, found.Allocs, found.Damaged
 	if !found.Contact.At.IsZero() {

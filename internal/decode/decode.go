@@ -95,7 +95,7 @@ func (d *Decoder) object(dst reflect.Value, src Tree, path string, skip ...strin
 		case ok:
 			d.value(dst.FieldByIndex(f.index), v, Join(path, f.file))
 		case !isEmpty(v) && !d.Ignored[lower]:
-			d.Problems.Addf(Join(path, name), "unknown field")
+			d.Problems.Addf(Join(path, name), "unknown field%s", meant(dst.Type(), known, lower))
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (s *Server) ServersHealth() (out op.AutopilotHealth, err error) {
 func serverHealth(id raft.ServerID, x *autopilot.ServerState) op.ServerHealth {
 	return op.ServerHealth{
 		ID: string(id), Name: cmp.Or(x.Server.Name, op.UnknownNode), Address: string(x.Server.Address), SerfStatus: string(x.Server.NodeStatus),
-		Version: x.Server.Version, Leader: x.State == autopilot.RaftLeader, LastContact: op.Duration(x.Stats.LastContact),
+		Version: x.Server.Version, Berth: x.Server.Meta["berth"], Leader: x.State == autopilot.RaftLeader, LastContact: op.Duration(x.Stats.LastContact),
 		LastTerm: x.Stats.LastTerm, LastIndex: x.Stats.LastIndex, Healthy: x.Health.Healthy, Voter: x.HasVotingRights(), StableSince: x.Health.StableSince.UTC(),
 	}
 }
@@ -140,7 +140,8 @@ func (s *Server) ownHealth() op.AutopilotHealth {
 		LastContact: op.Duration(stats.LastContact), LastTerm: stats.LastTerm, LastIndex: stats.LastIndex, Healthy: leads, Voter: true, StableSince: s.started.UTC(),
 	}
 	if s.config.Self != nil {
-		self.Version = s.config.Self().Member.Tags["build"]
+		tags := s.config.Self().Member.Tags
+		self.Version, self.Berth = tags["build"], tags["berth"]
 	}
 	out := op.AutopilotHealth{Healthy: leads, Servers: []op.ServerHealth{self}, Voters: []string{s.id}}
 	if leads {

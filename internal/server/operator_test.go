@@ -117,7 +117,7 @@ func TestAutopilotConfiguration(t *testing.T) {
 	}
 	now.LastContactThreshold = 0
 	_, err = o.AutopilotSetConfiguration(now, nil)
-	refused(t, "no threshold", err, 400, "LastContactThreshold: 0s; it must be above 0")
+	refused(t, "no threshold", err, 400, "LastContactThreshold: must be above 0s, got 0s")
 	now.LastContactThreshold, now.EnableCustomUpgrades = time.Second, true
 	_, err = o.AutopilotSetConfiguration(now, nil)
 	refused(t, "what is not built", err, 400, "EnableCustomUpgrades")

@@ -21,6 +21,7 @@ import (
 const (
 	csiSince   = 7
 	csiVolumes = "CSI volumes"
+	moreOfCSI  = "CSI block devices, and CSI volumes of system, sysbatch and stream jobs" // since devicesSince
 )
 
 // csiTable holds CSI volumes, the claims on them, and plugins.
@@ -168,6 +169,22 @@ func (c *PutCSIVolume) Apply(tx *Tx) error {
 	}
 	tx.csi.put(tx, CSIVolumes, csiKey(v.Namespace, v.ID), &row)
 	return nil
+}
+
+// needs implements needer: block devices came with log version 9.
+func (c *PutCSIVolume) needs() int {
+	if c.Volume != nil && slices.ContainsFunc(c.Volume.RequestedCapabilities, func(v berth.VolumeCapability) bool { return v.AttachmentMode == berth.AttachBlock }) {
+		return devicesSince
+	}
+	return csiSince
+}
+
+// feature implements featured.
+func (c *PutCSIVolume) feature() string {
+	if c.needs() == devicesSince {
+		return moreOfCSI
+	}
+	return csiVolumes
 }
 
 // DeleteCSIVolume forgets a CSI volume. One that has claims stays. Force drops the

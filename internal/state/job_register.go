@@ -87,11 +87,17 @@ const inputsSince = 6
 // the most allocations of a node.
 const roomSince = 7
 
+// devicesSince is the log version that brought block devices, and CSI volumes of
+// jobs that run on every node and of stream jobs.
+const devicesSince = 9
+
 // needs implements needer: stream jobs came with log version 2.
 func (c *RegisterJob) needs() int {
 	switch {
 	case c.Job == nil:
 		return 1
+	case usesMoreOfCSI(c.Job):
+		return devicesSince
 	case slices.ContainsFunc(c.Job.TaskGroups, sizesSecrets), UsesCSI(c.Job):
 		return roomSince
 	case slices.ContainsFunc(c.Job.TaskGroups, ordered):
@@ -105,6 +111,8 @@ func (c *RegisterJob) needs() int {
 // feature implements featured.
 func (c *RegisterJob) feature() string {
 	switch c.needs() {
+	case devicesSince:
+		return moreOfCSI
 	case roomSince:
 		if UsesCSI(c.Job) {
 			return csiVolumes
@@ -119,6 +127,22 @@ func (c *RegisterJob) feature() string {
 // sizesSecrets reports whether a group says how large directories of secrets are.
 func sizesSecrets(g *berth.TaskGroup) bool {
 	return slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return t.Resources != nil && t.Resources.SecretsMB != 0 })
+}
+
+// usesMoreOfCSI reports whether a job has CSI volumes in a way that came with log
+// version 9.
+func usesMoreOfCSI(j *berth.Job) bool {
+	if j.PerNode() || j.Type == berth.TypeStream {
+		return slices.ContainsFunc(j.TaskGroups, mountsCSI)
+	}
+	return slices.ContainsFunc(j.TaskGroups, func(g *berth.TaskGroup) bool {
+		for _, v := range g.Volumes {
+			if v.Type == berth.VolumeCSI && v.AttachmentMode == berth.AttachBlock {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // UsesCSI reports whether a job has CSI volumes or plugins.

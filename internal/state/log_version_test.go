@@ -177,6 +177,12 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{&state.UpsertServices{Services: []*berth.ServiceRegistration{{}, {Unhealthy: true}}}, 6},
 		{&state.ReportAllocs{}, 1},
 		{spaces("a", "b"), 4},
+		{mounting(berth.TypeService, berth.AttachFilesystem), 7},
+		{mounting(berth.TypeService, berth.AttachBlock), 9},
+		{mounting(berth.TypeSystem, berth.AttachFilesystem), 9},
+		{mounting(berth.TypeStream, berth.AttachFilesystem), 9},
+		{csiVolumeOf(berth.AttachFilesystem), 7},
+		{csiVolumeOf(berth.AttachBlock), 9},
 		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Quota: "q"}, {OptionalExtraClaims: map[string]string{"a": "b"}}}}, 8},
 		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{RequiredExtraClaims: map[string]string{"a": "b"}}, {Quota: "q"}}}, 8},
 	} {
@@ -184,6 +190,16 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 			t.Errorf("%T needs log version %d, not %d", x.c, got, x.want)
 		}
 	}
+}
+
+// mounting registers a job of a type with a CSI volume that is attached in a mode.
+func mounting(kind, mode string) *state.RegisterJob {
+	return &state.RegisterJob{Job: &berth.Job{Type: kind, TaskGroups: []*berth.TaskGroup{{Volumes: map[string]berth.VolumeRequest{"v": {Type: berth.VolumeCSI, AttachmentMode: mode}}}}}}
+}
+
+// csiVolumeOf makes a CSI volume that can be attached in a mode.
+func csiVolumeOf(mode string) *state.PutCSIVolume {
+	return &state.PutCSIVolume{Volume: &berth.CSIVolume{RequestedCapabilities: []berth.VolumeCapability{{AttachmentMode: mode}}}}
 }
 
 // Who proposes is asked before the first command of a log version, and, refused,

@@ -31,10 +31,10 @@ func checkAlgorithm(ps *berth.Problems, at, name string) {
 func AutopilotConfig(c *berth.AutopilotConfig) error {
 	var ps berth.Problems
 	if c.LastContactThreshold <= 0 {
-		ps.Addf("LastContactThreshold", "%v; it must be above 0", c.LastContactThreshold)
+		ps.Addf("LastContactThreshold", "must be above 0s, got %v", c.LastContactThreshold)
 	}
 	if c.ServerStabilizationTime < 0 {
-		ps.Addf("ServerStabilizationTime", "%v is below 0", c.ServerStabilizationTime)
+		ps.Addf("ServerStabilizationTime", "must be at least 0s, got %v", c.ServerStabilizationTime)
 	}
 	return ps.Err()
 }

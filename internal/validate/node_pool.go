@@ -30,7 +30,7 @@ func NodesPool(path, name string) error {
 // checkPoolName notes a problem if the name cannot be that of a node pool.
 func checkPoolName(ps *berth.Problems, path, name string) {
 	if !poolName.MatchString(name) {
-		ps.Addf(path, "%.150q is not a valid name of a node pool: want letters, digits, - and _, 1 to %d", name, maxPoolName)
+		ps.Addf(path, "%.150q is not a valid name of a node pool: want 1 to %d letters, digits, - and _", name, maxPoolName)
 	}
 }
 
@@ -49,7 +49,7 @@ func NodePool(p *berth.NodePool) error {
 	}
 	Meta(&ps, "Meta", p.Meta)
 	if p.NodeIdentityTTL < 0 {
-		ps.Addf("NodeIdentityTTL", "%v is below 0", p.NodeIdentityTTL)
+		ps.Addf("NodeIdentityTTL", "must be at least 0s, got %v", p.NodeIdentityTTL)
 	}
 	if s := p.SchedulerConfiguration; s != nil && s.SchedulerAlgorithm != "" {
 		checkAlgorithm(&ps, "SchedulerConfiguration.SchedulerAlgorithm", s.SchedulerAlgorithm)

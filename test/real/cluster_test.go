@@ -296,15 +296,15 @@ job "stays" {
 			var h struct {
 				Healthy bool
 				Servers []struct {
-					Name           string
-					Healthy, Voter bool
+					Name, Version, Berth string
+					Healthy, Voter       bool
 				}
 			}
 			if _, err := servers[0].try("GET", "/v1/operator/autopilot/health", "", &h); err != nil {
 				return err.Error()
 			}
 			for _, s := range h.Servers {
-				if !s.Healthy || !s.Voter {
+				if !s.Healthy || !s.Voter || s.Berth == "" || s.Berth == s.Version {
 					return fmt.Sprint(h)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	nomad "github.com/hashicorp/nomad/api"
 )
@@ -80,6 +81,22 @@ func TestFilesOfTasks(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	case err := <-errs:
+		t.Error(err)
+	}
+	// The reader that the client makes of frames.
+	end := make(chan struct{})
+	frames, errs = c.AllocFS().Stream(it, "app/local/app.log", nomad.OriginStart, 0, end, nil)
+	reader := nomad.NewFrameReader(frames, errs, end)
+	var got [8]byte
+	if _, err := io.ReadFull(reader, got[:]); err != nil || string(got[:]) != "one\ntwo\n" || reader.Offset() >= len(got) {
+		t.Errorf("%q from %d, %v", got, reader.Offset(), err)
+	}
+	// Where nothing more is written, a reader that does not wait returns.
+	reader.SetUnblockTime(time.Millisecond)
+	if n, err := reader.Read(got[:]); n != 0 || err != nil && err != io.EOF {
+		t.Errorf("at the end: %d bytes, %v", n, err)
+	}
+	if err := reader.Close(); err != nil {
 		t.Error(err)
 	}
 }
