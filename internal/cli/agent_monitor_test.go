@@ -115,7 +115,7 @@ func TestMonitorCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"must be trace, debug, info, warn or error": {"operator", "debug", "-log-level", "loud"}, "unknown log level \"loud\"": {"monitor", "-log-level", "loud"},
 		"cannot be used together": {"monitor", "-node-id", "x", "-server-id", "y"}, "unknown Nomad server s9": {"monitor", "-server-id", "s9"},
-		"-on-disk or -service-name": {"monitor", "export"}, "-logs-since and -follow need": {"monitor", "export", "-on-disk", "-follow"},
+		"one of -on-disk and -service-name is required": {"monitor", "export"}, "-logs-since and -follow need": {"monitor", "export", "-on-disk", "-follow"},
 		"-log-file-export and -log-lookback": {"operator", "debug", "-log-file-export", "-log-lookback", "1h"},
 	} {
 		if code, errs := run(t.Context(), &until{did: true}, args...); code != 1 || !strings.Contains(errs, want) {

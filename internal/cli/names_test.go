@@ -39,10 +39,12 @@ func TestCommandsUnderBothNames(t *testing.T) {
 		if !strings.HasPrefix(theirs, "Usage: nomad "+c.name) || !strings.Contains(theirs, "nomad "+c.example) {
 			t.Errorf("%s: under the name nomad the help is\n%s", c.name, theirs)
 		}
-		if strings.NewReplacer("nomad "+c.name, "berth "+c.name, "nomad -autocomplete", "berth -autocomplete").Replace(theirs) != ours {
+		// The lines break in other places where the name is in the text.
+		words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+		if strings.NewReplacer("nomad "+c.name, "berth "+c.name, "nomad -autocomplete", "berth -autocomplete").Replace(words(theirs)) != words(ours) {
 			t.Errorf("%s: the help differs under the name nomad:\n%s\nand\n%s", c.name, ours, theirs)
 		}
-		if strings.Contains(theirs, "berth "+c.name) || strings.Contains(theirs, "berth -") || strings.Contains(theirs, calledName) {
+		if strings.Contains(theirs, "berth "+c.name) || strings.Contains(theirs, "\"berth -") || strings.Contains(theirs, calledName) {
 			t.Errorf("%s: under the name nomad the help names another program:\n%s", c.name, theirs)
 		}
 	}
