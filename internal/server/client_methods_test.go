@@ -129,6 +129,9 @@ func TestMethodsOfTheGoClient(t *testing.T) {
 			if part == "NewClient" && (parts[m.Name] != nil || m.Name == "ACLOIDC") {
 				continue // returns a part
 			}
+			if _, ofOptions := reflect.TypeFor[*nomad.WriteOptions]().MethodByName(m.Name); part == "Locks" && ofOptions {
+				continue // asks no server
+			}
 			if all++; !seen[part+"."+m.Name] {
 				missing = append(missing, part+"."+m.Name)
 			}

@@ -36,6 +36,7 @@ func TestServicesThroughTheGoClient(t *testing.T) {
 	r := start(t, t.TempDir())
 	n := r.node(1)
 	services := r.api.Services()
+	events := r.subscribe(map[nomad.Topic][]string{nomad.TopicService: {"db"}}, 0, "default")
 	if all, _, err := services.List(nil); err != nil || len(all) != 0 {
 		t.Fatalf("at first there are %v (%v)", all, err)
 	}
@@ -45,6 +46,10 @@ func TestServicesThroughTheGoClient(t *testing.T) {
 	slices.SortFunc(allocs, func(a, b berth.AllocID) int { return bytes.Compare(a[:], b[:]) })
 	ids := n.registers("shop", allocs...)
 	n.registers("db", allocs[0])
+	sent := r.wait(events, "the service db", func(nomad.Event) bool { return true })
+	if s, err := sent[0].Service(); err != nil || s.ServiceName != "db" || s.AllocID != allocs[0].String() || s.Port != 8000 {
+		t.Errorf("the event has %+v (%v)", s, err)
+	}
 
 	all, meta, err := services.List(nil)
 	if err != nil || len(all) != 1 || all[0].Namespace != "default" || len(all[0].Services) != 2 || all[0].Services[0].ServiceName != "db" ||

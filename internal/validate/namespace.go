@@ -19,7 +19,7 @@ var namespaceName = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
 func Namespace(n *berth.Namespace) error {
 	var ps berth.Problems
 	if !namespaceName.MatchString(n.Name) || n.Name == berth.CoreNamespace {
-		ps.Addf("Name", "invalid name %.150q: want 1 to 128 letters, digits and -", n.Name)
+		ps.Addf("Name", "invalid name %.150q. Want letters, digits and -, 1 to 128", n.Name)
 	}
 	if len(n.Description) > maxNamespaceDescription || !utf8.ValidString(n.Description) {
 		ps.Addf("Description", "is not text of at most %d bytes", maxNamespaceDescription)

@@ -70,6 +70,7 @@ func routes() string {
 func topics() string {
 	var b strings.Builder
 	b.WriteString("# Events\n\nThe topics of `GET /v1/event/stream`. `?topic=Job:web` selects the events with one key, `?topic=*` all topics.\n" +
+		"`?payload=false` leaves out the rows, and with `&every=250ms` there is at most one message in that time, with the newest event of each topic asked for.\n" +
 		"This page is made from the declarations: `go test ./test/reference -update`.\n\n")
 	for _, topic := range events.Topics {
 		fmt.Fprintf(&b, "* `%v`\n", topic)
