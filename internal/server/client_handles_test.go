@@ -83,6 +83,7 @@ func TestDocumentedErrorsOfTheGoClient(t *testing.T) {
 	if e := new(nomad.UnexpectedResponseError); !errors.As(err, e) || !e.HasStatusCode() || !e.HasBody() || e.StatusText() != "Bad Request" || !strings.Contains(e.Error(), "Unexpected response code: 400") {
 		t.Errorf("%+v", err)
 	}
+	//lint:ignore SA1019 clients still compare it
 	if _, _, err := r.api.Variables().Read("none", nil); !errors.Is(err, nomad.ErrVariablePathNotFound) || err.Error() != nomad.ErrVariableNotFound {
 		t.Errorf("a variable that is not there: %v", err)
 	}
