@@ -25,7 +25,7 @@ func TestAnAgentRefusesWhatItCannotDo(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`bind_adr = "127.0.0.1"`, "c.hcl:1: bind_adr: unknown key; did you mean bind_addr?"},
 		{"server {\n authoritative_region = \"a/b\"\n}", "c.hcl:2: server.authoritative_region: \"a/b\" is not a valid name"},
-		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: the CA that signs the certificates of other agents"},
+		{"tls {\n http = true\n rpc = true\n}", "c.hcl:1: tls.ca_file: is missing: want the file with the CA that signs the certificates of other agents"},
 		{"tls {\n http = true\n cert_file = \"absent.pem\"\n key_file = \"absent.pem\"\n}", "tls: cert_file: open absent.pem: no such file or directory"},
 		{"tls {\n rpc = true\n tls_min_version = \"tls11\"\n}", `c.hcl:3: tls.tls_min_version: unsupported TLS version "tls11": want "tls12" (HTTP API only) or "tls13"`},
 		{"server {\n encrypt = \"c2VjcmV0\"\n}", "c.hcl:2: server.encrypt: a key must be 16, 24 or 32 bytes in base64"},
