@@ -145,7 +145,7 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 		n = &berth.Node{}
 	} else {
 		s.Like, s.LikeName, s.NodeClass = n.ID, n.Name, n.NodeClass
-		if !slices.ContainsFunc(v.Unmet, func(u string) bool { return strings.HasPrefix(u, "datacenter ") }) {
+		if !v.OtherDatacenter {
 			s.Datacenter, s.Datacenters = n.Datacenter, ""
 		}
 		if f.job.NodePool == berth.AllNodePool {

@@ -15,6 +15,8 @@ type Verdict struct {
 	Unmet     []string // every unmet constraint, worded as in failures
 	Shortages []berth.Shortage
 	Score     float64 // the score it would have with enough capacity
+
+	OtherDatacenter bool // it is in a datacenter that the job excludes, which Unmet says too
 }
 
 // Survey returns the verdict on every ready node for the group with that
@@ -35,6 +37,7 @@ func (p *Placer) Survey(number int) iter.Seq[Verdict] {
 				number := first + uint32(i)
 				n, u := r.snap.NodeByNumber(number), r.usage(number)
 				v := Verdict{Node: n, Unmet: r.filter.unmet(n), Shortages: r.request.Shortfall(u), Score: r.scoreOf(number, u)}
+				v.OtherDatacenter = !inDatacenters(r.filter.job.Datacenters, n.Datacenter)
 				for i := range v.Shortages {
 					v.Shortages[i].Holder = r.holder(n, v.Shortages[i].Dimension)
 				}
