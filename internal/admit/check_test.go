@@ -415,6 +415,17 @@ func TestValidate(t *testing.T) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeCSI, Source: "ssd", AccessMode: berth.AccessWriter, AttachmentMode: berth.AttachBlock}}
 			t.VolumeMounts = []berth.VolumeMount{{Volume: "data", Destination: "/dev/xvda", SELinuxLabel: "z"}}
 		}, `job.group[g].task[t].volume_mount.selinux_label: must be left out: volume data is attached as a block device, got "z"`},
+		{"artifact of another kind of store", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Artifacts = []berth.TaskArtifact{{GetterSource: "gcs::https://www.googleapis.com/storage/v1/b/k", GetterMode: "any"}}
+		}, `job.group[g].task[t].artifact[0].source: sources of the kind gcs are not supported: use the https URL of the object, or git`},
+		{"artifact that is an object", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			for _, source := range []string{"https://s3.amazonaws.com/b/k", "http://127.0.0.1:9000/b/k?region=x", "${meta.store}/k"} {
+				t.Artifacts = append(t.Artifacts, berth.TaskArtifact{GetterSource: "s3::" + source, GetterMode: "any"})
+			}
+		}, ``},
+		{"artifact that is no address of an object", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
+			t.Artifacts = []berth.TaskArtifact{{GetterSource: "s3::bucket/key?aws_access_key_secret=x", GetterMode: "any"}}
+		}, `job.group[g].task[t].artifact[0].source: must have the address of an object after s3::, such as https://host/bucket/key, got "s3::bucket/key"`},
 		{"host volume that is a block device", func(j *berth.Job, g *berth.TaskGroup, t *berth.Task) {
 			g.Volumes = map[string]berth.VolumeRequest{"data": {Name: "data", Type: berth.VolumeHost, Source: "ssd", AttachmentMode: berth.AttachBlock}}
 		}, `job.group[g].volume[data].attachment_mode: is not supported: must be file-system, got block-device`},

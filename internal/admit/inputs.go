@@ -55,6 +55,13 @@ func (c *checker) place(at, p string) {
 	}
 }
 
+// addressOfObject reports whether a source of the kind s3 can have the address of an
+// object: one that is interpolated is known later.
+func addressOfObject(source string) bool {
+	address := strings.TrimPrefix(source, "s3::")
+	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "${")
+}
+
 // artifacts checks what is fetched for a task.
 func (c *checker) artifacts(at string, t *berth.Task) {
 	if c.tooMany(at, maxArtifacts, len(t.Artifacts)) {
@@ -75,6 +82,9 @@ func (c *checker) artifacts(at string, t *berth.Task) {
 			c.addf(here+".source", "must be at most %d bytes without control characters", maxSource)
 		case slices.Contains([]string{"gcs", "hg", "smb"}, kind):
 			c.addf(here+".source", "sources of the kind %s are not supported: use the https URL of the object, or git", kind)
+		case kind == "s3" && !addressOfObject(source):
+			shown, _, _ := strings.Cut(source, "?") // the parameters can be keys
+			c.addf(here+".source", "must have the address of an object after s3::, such as https://host/bucket/key, got %q", berth.Clip(shown, 128))
 		case kind == "file" || strings.HasPrefix(source, "/"):
 			c.addf(here+".source", "files of the host are not artifacts: use a host volume")
 		}
