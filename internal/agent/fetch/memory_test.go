@@ -206,8 +206,8 @@ func TestMemoryOfTheFetcher(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		data []byte
-		want string // of the error; "" is none
-		most int    // MiB
+		want string // is in the error; "" if it is fetched
+		most int    // MiB; 0 if the kernel ends the process
 	}{
 		{"plain", []byte("x"), "", 32},
 		{"large", zeros(64 * mib), "", 32},
@@ -255,6 +255,9 @@ func TestMemoryOfTheFetcher(t *testing.T) {
 			}
 			m := peak.FindSubmatch(<-told)
 			if m == nil {
+				if c.most > 0 {
+					t.Errorf("it was ended by the kernel: %v", err)
+				}
 				t.Logf("%-20s archive %7.1f MiB, ended by the kernel: %v", c.file, float64(len(c.data))/mib, err)
 				return
 			}
