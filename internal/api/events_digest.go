@@ -57,10 +57,10 @@ func (o *eventWriter) digest(ctx context.Context, reader *events.Reader, filter 
 type newest struct {
 	filter *events.Filter
 	last   []headline // by the number of the topic
-	index  uint64     // of the newest of them, 0 if there is none
+	index  uint64     // of the newest event; 0 before the first
 }
 
-// headline is an event and the set that it came in. The zero one is none.
+// headline is an event and the set that it came in; the zero value has neither.
 type headline struct {
 	set   *events.Set
 	event *events.Event

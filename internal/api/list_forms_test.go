@@ -288,8 +288,8 @@ func FuzzPagingTokens(f *testing.F) {
 	})
 }
 
-// FuzzQueries: whatever the query of a read is, it is answered with rows or with a
-// refusal of the caller, and at most as many rows as a page may have.
+// FuzzQueries: whatever the query of a list is, the answer has rows, or refuses it and
+// says why.
 func FuzzQueries(f *testing.F) {
 	for _, q := range []string{
 		"", "per_page=1", "per_page=-1&reverse=maybe", "prefix=0a&stale&pretty", "namespace=*&filter=ID+is+not+empty", "filter=%ff", "region=global&meta=true",

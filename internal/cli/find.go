@@ -68,8 +68,8 @@ func (c *call) notFound(what, text, list string) error {
 	return berth.Errorf(berth.NotFound, "No %s with ID or prefix %q found%s; see %q", what, text, in, c.Name+" "+list)
 }
 
-// listed adds to the error for an object that does not exist the command that
-// shows what exists; "" is none. It returns other errors as they are.
+// listed adds the command that lists what exists, if there is one, to a "not found"
+// error. It returns other errors as they are.
 func (c *call) listed(err error, list string) error {
 	if list == "" || berth.KindOf(err) != berth.NotFound {
 		return err

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// The calls that a node's agent makes: a volume is staged once on a node, and published
+// for each allocation.
+
 // NodeGetInfo implements csi.NodeServer.
 func (p *Plugin) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	out := &csi.NodeGetInfoResponse{NodeId: p.Node}

@@ -66,7 +66,7 @@ type parsed struct {
 	archive string // what its parameter says; "" is nothing
 	name    string // of the file
 	git     bool
-	keys    *keys // of a store of objects; nil is none
+	keys    *keys // for requests to an object store; nil for other sources
 }
 
 // parse takes a source apart.

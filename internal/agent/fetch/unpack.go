@@ -127,7 +127,7 @@ func (u *unpacker) tooMuch() error {
 	return bad("what is in the archive has more than %d times its size", mostRatio)
 }
 
-// unreadable is the error for an archive of which something cannot be read.
+// unreadable returns the error for an archive that cannot be read.
 func unreadable(err error) error {
 	if b, ok := errors.AsType[*badArtifact](err); ok {
 		return b
@@ -135,8 +135,7 @@ func unreadable(err error) error {
 	return bad("the archive cannot be read: %v", err)
 }
 
-// metered is what is in a compressed tar, of which not only the files count: headers
-// without end are as large.
+// metered reads a tar and bounds all its bytes, also those of headers.
 type metered struct {
 	io.Reader
 	u    *unpacker
@@ -152,8 +151,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// listing is a zip while the list of its entries is read, all of which is kept in
-// memory.
+// listing bounds what is read of a zip's list of entries, which is kept in memory.
 type listing struct {
 	io.ReaderAt
 	most, left int64
