@@ -175,6 +175,7 @@ soak:
 clients: deps
 	@command -v prometheus >/dev/null || (apt-get update && apt-get install -y --no-install-recommends prometheus)
 	cd test/clients && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/bin/clients/ ./coredns ./traefik github.com/hashicorp/consul-template
+	GOBIN=$(CURDIR)/bin/clients CGO_ENABLED=0 $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 	cd test/clients/prometheus-sd && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/bin/clients/ .
 	BERTH_CLIENTS=$(CURDIR)/bin/clients $(GO) test -tags faults -count=1 -timeout 20m -v -run '^TestClient' ./test/real
 

@@ -3,6 +3,7 @@ package real
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -216,5 +217,76 @@ func TestClientCoreDNS(t *testing.T) {
 	})
 	if srv != addr {
 		t.Errorf("%s; wanted is %s", srv, addr)
+	}
+}
+
+// A store of objects, Versity's gateway, gives a task its artifact. It checks how requests
+// are signed: those with other keys are refused.
+func TestClientStore(t *testing.T) {
+	w := client(t)
+	const id, secret = "reader", "se/cr+et"
+	objects := filepath.Join(w.Dir, "objects")
+	if err := errors.Join(os.MkdirAll(filepath.Join(objects, "apps"), 0o755), os.WriteFile(filepath.Join(objects, "apps", "a b+c=ü.sh"), []byte("echo from the store\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	store := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	w.program("versitygw", "--access", id, "--secret", secret, "--region", "eu-west-1", "--port", store, "posix", objects)
+	w.until("the store answers", func() string {
+		conn, err := net.Dial("tcp", store)
+		if err != nil {
+			return err.Error()
+		}
+		conn.Close()
+		return ""
+	})
+	a := w.agent("one", both)
+	a.joined()
+	job := func(name, secret string) string {
+		return w.file(name+".nomad", fmt.Sprintf(`job %q {
+  type = "batch"
+  group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts = 0
+    }
+    task "t" {
+      driver = "raw_exec"
+      artifact {
+        source = "s3::http://%s/apps/a%%20b+c=%%C3%%BC.sh"
+        options {
+          aws_access_key_id     = %q
+          aws_access_key_secret = %q
+          region                = "eu-west-1"
+        }
+      }
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "sh local/a*.sh"]
+      }
+    }
+  }
+}`, name, store, id, secret))
+	}
+	ends := func(name, secret, status string) (id string) {
+		t.Helper()
+		a.good("job", "run", "-detach", job(name, secret))
+		w.until(name+" is "+status, func() string {
+			list, _, err := a.nomad().Jobs().Allocations(name, false, nil)
+			if err != nil || len(list) != 1 || list[0].ClientStatus != status {
+				return fmt.Sprint(list, err)
+			}
+			id = list[0].ID
+			return ""
+		})
+		return id
+	}
+	if text := a.good("alloc", "logs", ends("right", secret, "complete")); text != "from the store\n" {
+		t.Errorf("the task printed %q", text)
+	}
+	if text := a.good("alloc", "status", ends("wrong", "other", "failed")); !strings.Contains(text, "403") {
+		t.Errorf("refused: %s", text)
 	}
 }
