@@ -22,7 +22,7 @@ type meter struct {
 	bytes  int             // of maxBytes
 	blocks int             // of MaxBlocks
 	blame  hcl.Range       // the innermost expression being evaluated
-	path   string          // of the field whose expression that is; "" is none
+	path   string          // of the field whose expression that is; "" if it is in no field
 	spent  *exhausted      // stays set, since the function library turns panics into errors
 }
 
