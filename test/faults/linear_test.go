@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anishathalye/porcupine"
+	"pgregory.net/rapid"
 )
 
 // calls reads a history, a line for each call: begin and end in milliseconds,
@@ -71,6 +74,54 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%q, wanted is %q", got, x.culprit)
 			}
 		})
+	}
+}
+
+// A history says the same without the calls that telling leaves out.
+func TestWhatTellsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := []string{"", "1", "2", "3"}
+		var all []porcupine.Operation
+		for i := range rapid.IntRange(2, 10).Draw(t, "calls") {
+			from := rapid.IntRange(0, 12).Draw(t, "from")
+			c := &call{Client: i, Key: "register-x", Outcome: done, Call: time.Duration(from), Return: time.Duration(from + rapid.IntRange(1, 8).Draw(t, "time"))}
+			if i < len(values)-1 { // each value is written once
+				c.Kind, c.Value = write, values[i+1]
+				if i > 0 && rapid.Bool().Draw(t, "swap") {
+					c.Kind, c.Old = swap, values[i]
+				}
+			} else {
+				c.Kind = rapid.SampledFrom([]kind{read, read, read, read, purge, probe}).Draw(t, "kind")
+			}
+			switch {
+			case c.Kind == read:
+				c.Value = rapid.SampledFrom(values).Draw(t, "value")
+			case c.Kind != write && rapid.Bool().Draw(t, "refused"):
+				c.Outcome, c.Status = refused, map[kind]int{swap: 409, purge: 404, probe: 404}[c.Kind]
+			}
+			all = append(all, porcupine.Operation{ClientId: i, Input: c, Call: int64(c.Call), Output: c.Value, Return: int64(c.Return)})
+		}
+		few := telling(all)
+		if want, got := porcupine.CheckOperations(registers, all), porcupine.CheckOperations(registers, few); got != want {
+			t.Errorf("linearizable is %v with all %d calls, and %v with %d of them", want, len(all), got, len(few))
+		}
+	})
+}
+
+// Forty users read while a value is written again and again, and one of them
+// reads what is old: that is found, however many orders there are.
+func TestAStaleReadAmongMany(t *testing.T) {
+	var text strings.Builder
+	for i := range 60 {
+		at := 100 * i
+		fmt.Fprintf(&text, "%d-%d write %d\n", at, at+40, i+1)
+		for k := range 40 {
+			fmt.Fprintf(&text, "%d-%d read %d\n", at+30+k%20, at+95+k%10, i+1)
+		}
+	}
+	fmt.Fprintf(&text, "%d-%d write 61\n%d-%d read 60", 6000, 6010, 6020, 6030)
+	if got := judgeOrder(calls(t, text.String())); len(got) != 1 || !strings.Contains(got[0], "is not linearisable: read register-x 60") {
+		t.Errorf("%q", got)
 	}
 }
 
