@@ -295,6 +295,7 @@ func (p *proposer) land(ctx context.Context, flights <-chan flight, crashed chan
 		p.mu.Unlock()
 		switch {
 		case lost != nil && first == nil:
+			_ = failpoint.Hit("consensus/notice-lost")
 			first = lost
 			crashed <- lost
 		case lost == nil && f.future != nil && p.landed != nil:
@@ -311,9 +312,6 @@ func (p *proposer) land(ctx context.Context, flights <-chan flight, crashed chan
 // stillLeads returns nil if a majority confirms that this server leads the term.
 // The error wraps state.ErrLost.
 func (p *proposer) stillLeads(ctx context.Context) error {
-	if failpoint.Hit("consensus/refuse-unconfirmed") != nil { // a defect that the fault runner must find
-		return nil
-	}
 	return undone(p.confirm(ctx, p.term))
 }
 

@@ -38,9 +38,6 @@ func (s *Server) confirm(ctx context.Context, number uint64) error {
 	if l == nil || l.number != number {
 		return fmt.Errorf("%w: the term is over", state.ErrLost)
 	}
-	if failpoint.Hit("consensus/refuse-unconfirmed") != nil { // a defect that the fault runner must find
-		return nil
-	}
 	return s.verifyLease(ctx, l)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/failpoint"
 	"berth/internal/state"
 	"berth/internal/state/codec"
 )
@@ -48,6 +49,7 @@ func (s *Server) term(ctx context.Context, n *node, lead func(context.Context, T
 	watch.Go(func() { // the term ends when leadership is lost, the disk fails, or the server stops
 		select {
 		case <-n.lost(stop):
+			_ = failpoint.Hit("consensus/notice-lost") // a busy server may notice late: nothing that it answers meanwhile may be wrong
 			end(state.ErrLost)
 		case <-n.log.Failed():
 			end(n.log.Err())

@@ -19,7 +19,6 @@ type Setup struct {
 	DiskMiB   int               // servers keep their data on a disk of this size; 0: with everything else
 	Snapshots bool              // servers save their state often, and keep little log behind it
 	Many      bool              // ten times as many simulated nodes
-	Readers   int               // additional readers at each server
 	Defect    map[string]string // failpoints from the start on, by machine; "" is every server
 }
 

@@ -23,13 +23,11 @@ type defect struct {
 	points string // failpoints of every server from its start on; "" if the fault plants it
 	fault  *Fault // the fault that reveals it
 	shows  string // text in one of the failures
-	crowd  int    // additional readers of each server
 	rounds int    // within this many rounds it must show
 }
 
-// longPause is pauseLeader for long enough that another server leads and is
-// written to.
-var longPause = &Fault{ID: "F-05", Start: standStill(3 * time.Second), Stop: pauseLeader.Stop}
+// apart is leaderApart without its other checks, which the defects would fail.
+var apart = &Fault{ID: "F-08", Hold: 5 * time.Second, Start: leaderApart.Start, Stop: heal}
 
 // skipReport makes a follower skip the reports of agents for a while, at least
 // one. A single one would not do: if the same allocation is reported again, the
@@ -56,6 +54,11 @@ var skipReport = &Fault{
 	},
 }
 
+// lateNotice has a server that has lost its leadership act as the leader for some
+// time longer. Without a defect nothing that it answers then is wrong: it asks a
+// majority.
+const lateNotice = "consensus/notice-lost=delay(4s)*"
+
 // defects are what -planted can plant. Each must be found by the check that is
 // there for it.
 var defects = []*defect{
@@ -67,7 +70,7 @@ var defects = []*defect{
 	},
 	{
 		name: "lease-read", says: "a leader answers reads without asking whether it still leads",
-		points: "consensus/lease-read=error*", fault: longPause, shows: "I-37", crowd: 40, rounds: 10,
+		points: "consensus/lease-read=error*;" + lateNotice, fault: apart, shows: "I-37", rounds: 2,
 	},
 	{
 		name: "behind-own-write", says: "a follower answers before it has applied what it forwarded",
@@ -119,7 +122,7 @@ func findDefects(ctx context.Context, o *options, net *network) (int, error) {
 // showed it.
 func (d *defect) find(ctx context.Context, o *options, net *network) (string, error) {
 	setup := d.fault.Setup
-	setup.Defect, setup.Readers = map[string]string{"": d.points}, d.crowd
+	setup.Defect = map[string]string{"": d.points}
 	c, err := newCluster(ctx, o, net, setup)
 	if err != nil {
 		return "", err

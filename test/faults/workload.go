@@ -59,7 +59,7 @@ func (w *workload) start(ctx context.Context) {
 			p := w.person(ctx, 100*i+k, m)
 			w.wait.Go(p.write)
 		}
-		for k := range readers + w.setup.Readers {
+		for k := range readers {
 			p := w.person(ctx, 100*i+writers+k, m)
 			p.stale = k == 0
 			w.wait.Go(p.read)
