@@ -92,7 +92,7 @@ func complete(t *testing.T, task *driver.Task) {
 			t.Error(err)
 		}
 		for _, c := range list.Items {
-			if _, err := engine.Client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true}); err != nil && !gone(err) {
+			if err := engine.Remove(ctx, c.ID); err != nil {
 				t.Error(err)
 			}
 			followers.Lock()

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
 
 	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker/dockertest"
@@ -237,4 +239,24 @@ func TestImagesThatNobodyUses(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually.True(t, "the image is removed", func() bool { return !there() })
+}
+
+// A container that something else is removing, as an engine does for an agent
+// that has ended meanwhile, is removed without an error.
+func TestRemovedTwiceAtOnce(t *testing.T) {
+	e := dockertest.Need(t, engine)
+	made, err := e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: dockertest.Image, Cmd: []string{"deaf"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Client.ContainerStart(t.Context(), made.ID, client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var all errgroup.Group
+	for range 10 {
+		all.Go(func() error { return e.Remove(t.Context(), made.ID) })
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
 }

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 )
 
@@ -196,8 +198,7 @@ func (e *Engine) End() error {
 		list, err := e.Client.ContainerList(ctx, client.ContainerListOptions{All: true})
 		errs = append(errs, err)
 		for _, c := range list.Items {
-			_, err := e.Client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-			errs = append(errs, err)
+			errs = append(errs, e.Remove(ctx, c.ID))
 		}
 	}
 	errs = append(errs, e.Down(), e.endShims(), e.unmount())
@@ -205,6 +206,24 @@ func (e *Engine) End() error {
 		errs = append(errs, fmt.Errorf("ip link del: %w: %s", err, out))
 	}
 	return errors.Join(append(errs, os.RemoveAll(e.dir))...)
+}
+
+// Remove removes a container. If the engine is removing it already, as for an
+// agent that has ended meanwhile, Remove waits until that is done.
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	_, err := e.Client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if errdefs.IsConflict(err) {
+		removed := e.Client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+		select {
+		case <-removed.Result:
+			return nil
+		case err = <-removed.Error:
+		}
+	}
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // endShims ends the processes that stood beside containers. An engine that was
