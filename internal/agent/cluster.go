@@ -31,6 +31,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	addrs   []string      // in the order to try them
+	named   []string      // those that servers gave for themselves, unlike seeds one for each
 	session *wire.Session // nil if there is none
 	at      string        // its address
 	due     time.Time     // when the agent may go to another server; see spread
@@ -208,6 +209,7 @@ func (c *Cluster) learn(servers []op.ServerAddr) {
 			wanted = append(wanted, s.RPCAdvertiseAddr)
 		}
 	}
+	c.named = slices.Clone(wanted)
 	for _, s := range c.seeds {
 		if !slices.Contains(wanted, s) {
 			wanted = append(wanted, s)

@@ -122,7 +122,7 @@ func TestAgentsSpreadAmongServers(t *testing.T) {
 	if stay := time.Until(due); stay > stayMost*3/2 || stay < stayMost/2 {
 		t.Errorf("the agent stays for %v", stay)
 	}
-	servers := []op.ServerAddr{{RPCAdvertiseAddr: two.addr}}
+	servers := []op.ServerAddr{{RPCAdvertiseAddr: one.addr}, {RPCAdvertiseAddr: two.addr}}
 	c.learn(servers)
 	c.spread(due.Add(-time.Second), 3)
 	if c.due != due {
@@ -134,7 +134,14 @@ func TestAgentsSpreadAmongServers(t *testing.T) {
 		t.Error("the agent has left a server that answers")
 	}
 	three := newServer(t)
-	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: three.addr}})
+	// Seeds are no more servers than those that name themselves.
+	c.learn([]op.ServerAddr{{RPCAdvertiseAddr: "10.0.0.1:4647"}, {RPCAdvertiseAddr: three.addr}})
+	c.pick = func(n int) int {
+		if n == 3 {
+			t.Error("a seed counts as a server beside those that servers named")
+		}
+		return n - 1
+	}
 	c.spread(c.due, 3)
 	eventually.True(t, "the agent is with the other server", func() bool {
 		beat()

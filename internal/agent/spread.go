@@ -24,7 +24,7 @@ const (
 func (c *Cluster) spread(now time.Time, nodes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.due.IsZero() || c.session == nil || len(c.addrs) < 2 {
+	if c.due.IsZero() || c.session == nil || len(c.named) < 2 {
 		c.due = now.Add(c.stay(nodes))
 		return
 	}
@@ -32,7 +32,7 @@ func (c *Cluster) spread(now time.Time, nodes int) {
 		return
 	}
 	c.due = now.Add(c.stay(nodes))
-	if to := c.addrs[c.pick(len(c.addrs))]; to != c.at {
+	if to := c.named[c.pick(len(c.named))]; to != c.at {
 		go c.move(c.session, to)
 	}
 }
