@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/rest"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -21,6 +22,9 @@ const (
 	// lagTime is how long a worker keeps evaluations that it cannot decide yet
 	// because this server's state is behind. Then another worker may get them.
 	lagTime = 5 * time.Second
+	// limitedPause is about how long a worker waits before it repeats a call that
+	// was refused because too many were under way.
+	limitedPause = time.Second
 )
 
 // Follower is the queue and the planner of one term for workers on a server
@@ -60,7 +64,24 @@ type flight struct {
 // store. An error of leader means that the outcome of a call is unknown, or
 // that the leader no longer leads.
 func NewFollower(leader op.Caller, store *state.Store) *Follower {
-	return &Follower{Logger: slog.Default(), leader: leader, store: store, life: rand.Uint64()}
+	return &Follower{Logger: slog.Default(), leader: patient{leader}, store: store, life: rand.Uint64()}
+}
+
+// patient repeats calls that the leader, or the session to it, refused because too
+// many were under way: nothing was done, and the term goes on.
+type patient struct{ op.Caller }
+
+// Call implements [op.Caller].
+func (p patient) Call(ctx context.Context, method string, in, out any) error {
+	for {
+		err := p.Caller.Call(ctx, method, in, out)
+		if berth.KindOf(err) != berth.Limited {
+			return err
+		}
+		if err := rest.For(ctx, limitedPause/2+rand.N(limitedPause)); err != nil {
+			return err
+		}
+	}
 }
 
 // Run runs a pool of workers until ctx ends, or the leader or its term is lost.

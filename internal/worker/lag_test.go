@@ -79,3 +79,35 @@ func TestALaggingServerHoldsNothing(t *testing.T) {
 		}
 	})
 }
+
+// busyLeader refuses the first calls: too many are under way.
+type busyLeader struct {
+	slowLeader
+	refuse int
+}
+
+func (l *busyLeader) Call(ctx context.Context, method string, in, out any) error {
+	if l.refuse--; l.refuse >= 0 {
+		return berth.Errorf(berth.Limited, "too many calls are under way. Nothing was done; try again later")
+	}
+	return l.slowLeader.Call(ctx, method, in, out)
+}
+
+// A call that was refused because too many are under way is repeated: the term is
+// not over for that.
+func TestALeaderThatIsBusyIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := statetest.New(t, statetest.AddNode(1, 4000, 4000))
+		leader := &busyLeader{slowLeader: slowLeader{index: store.Snapshot().Index}, refuse: 5}
+		f := NewFollower(leader, store)
+		f.ctx = t.Context()
+		list, err := f.Next(t.Context(), Types, 1)
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		leader.refuse = 5
+		if err := f.Nack(list[0].Eval.ID, list[0].Token); err != nil || len(leader.nacked) != 1 {
+			t.Error(err, leader.nacked)
+		}
+	})
+}
