@@ -33,7 +33,7 @@ type proposer struct {
 	open  *group          // collects commands
 	tip   *state.Snapshot // the state after open; nil if open changed since it was computed
 	full  []*group        // closed and waiting to be sent
-	bytes int             // of the commands that are not committed yet
+	bytes int             // of the commands that are not committed yet, and of those who wait for them
 	spare []byte          // memory for the commands of a group
 	lost  error
 	ready chan struct{} // holds a token while there may be something to send
@@ -85,6 +85,10 @@ func newProposer(r *raft.Raft, f *fsm, c *Config, base *state.Snapshot) *propose
 	return p
 }
 
+// waiterSize is about the memory of a caller who waits for a group, in bytes. It
+// counts, because what is refused waits as well and adds no command.
+const waiterSize = 512
+
 // Stage implements state.Log.
 func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 	p.mu.Lock()
@@ -103,6 +107,7 @@ func (p *proposer) Stage(cmds ...state.Command) (*state.Pending, error) {
 	// committed.
 	pending := state.NewPending(results)
 	p.open.pending = append(p.open.pending, pending)
+	p.bytes += waiterSize
 	p.signal()
 	return pending, nil
 }
@@ -291,7 +296,7 @@ func (p *proposer) land(ctx context.Context, flights <-chan flight, crashed chan
 	for f := range flights {
 		lost := f.outcome(first)
 		p.mu.Lock()
-		p.bytes -= f.group.size
+		p.bytes -= f.group.size + waiterSize*len(f.group.pending)
 		p.mu.Unlock()
 		switch {
 		case lost != nil && first == nil:

@@ -66,3 +66,33 @@ func TestTooMuchWaitsForTheLog(t *testing.T) {
 		c.converge()
 	})
 }
+
+// Who is refused waits as well, until the state that this was decided on is
+// committed. On a slow disk those who wait are bounded, too.
+func TestRefusedWritesWaitForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		c.boot(3)
+		old := c.leader()
+		var others []string
+		for _, id := range c.running() {
+			if id != old.id {
+				others = append(others, id)
+			}
+		}
+		c.net.Split([]string{old.id}, others)
+		log, refused := old.leading().Log, &state.FailDeployment{ID: statetest.ID[berth.Deployment](1)}
+		if _, err := log.Stage(statetest.AddNode(1, 1000, 1000)); err != nil { // the first waits for the others
+			t.Fatal(err)
+		}
+		for range 64 << 20 / 512 { // what may wait, and what each takes
+			if p, err := log.Stage(refused); err != nil || p.Results[0].Err == nil {
+				t.Fatal(p, err)
+			}
+		}
+		if _, err := log.Propose(t.Context(), refused); berth.KindOf(err) != berth.Limited {
+			t.Errorf("one more: %v", err)
+		}
+	})
+}
