@@ -17,6 +17,7 @@ import (
 
 	"berth"
 	"berth/internal/failpoint"
+	"berth/internal/leader/since"
 	"berth/internal/state"
 	"berth/op"
 )
@@ -47,6 +48,7 @@ type Service struct {
 	mu    sync.Mutex
 	busy  map[string]bool // volumes that a call is made for
 	rests map[string]rest // claims whose call failed
+	lost  since.Memory[berth.NodeID]
 	wake  chan struct{}
 }
 
@@ -110,7 +112,7 @@ func (s *Service) begin(ctx context.Context, calls *sync.WaitGroup) (again time.
 				continue
 			}
 		}
-		if at := s.due(snap, c); now.Before(at) {
+		if at := s.due(snap, c, now); now.Before(at) {
 			look(at)
 			continue
 		}
@@ -126,12 +128,12 @@ func (s *Service) begin(ctx context.Context, calls *sync.WaitGroup) (again time.
 
 // due returns from when something is to be done for a claim: at once, or when a
 // lost node was waited for long enough.
-func (s *Service) due(snap *state.Snapshot, c *state.CSIClaim) time.Time {
+func (s *Service) due(snap *state.Snapshot, c *state.CSIClaim, now time.Time) time.Time {
 	n := snap.Node(c.NodeID)
 	if c.State != state.ClaimLost || n == nil {
 		return time.Time{}
 	}
-	return time.Unix(n.StatusUpdatedAt, 0).Add(s.Lost)
+	return s.lost.Of(n.ID, time.Unix(n.StatusUpdatedAt, 0), now).Add(s.Lost)
 }
 
 // work does what a claim asks for, and proposes that it is done.

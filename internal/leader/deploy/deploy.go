@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/leader/since"
 	"berth/internal/state"
 )
 
@@ -47,12 +48,13 @@ type Controller struct {
 // watch is what is remembered of one deployment.
 type watch struct {
 	id            berth.DeploymentID
-	at            time.Time           // when it is looked at again at the latest
-	place         int                 // in alarms
-	stepped       time.Time           // when its last step was asked for
-	nextSearch    time.Time           // when its allocations are next searched for ones without a health report
-	progress      map[string]deadline // by group
-	obsoleteSince time.Time           // when it was first seen that its job no longer needs it; zero if it does
+	at            time.Time                   // when it is looked at again at the latest
+	place         int                         // in alarms
+	stepped       time.Time                   // when its last step was asked for
+	nextSearch    time.Time                   // when its allocations are next searched for ones without a health report
+	progress      map[string]deadline         // by group
+	since         since.Memory[berth.AllocID] // the zero ID is the deployment
+	obsoleteSince time.Time                   // when it was first seen that its job no longer needs it; zero if it does
 }
 
 // New returns the controller of a term.
@@ -310,7 +312,7 @@ func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
 	// Going through all allocations is expensive, so it is done only when a
 	// deadline can have passed.
 	if w.nextSearch.IsZero() {
-		w.nextSearch = time.Unix(0, d.CreateTime).Add(longest(j))
+		w.nextSearch = w.since.Of(berth.AllocID{}, time.Unix(0, d.CreateTime), l.now).Add(longest(j))
 	}
 	if l.now.Before(w.nextSearch) {
 		l.wake(w.nextSearch)
@@ -330,7 +332,7 @@ func (l *look) markSilent(w *watch, d *berth.Deployment, j *berth.Job) {
 		}
 		// The deadline begins when the allocation was placed or, for one that
 		// is kept, with the deployment.
-		due := time.Unix(0, max(a.CreateTime, d.CreateTime)).Add(u.HealthyDeadline + grace)
+		due := w.since.Of(a.ID, time.Unix(0, max(a.CreateTime, d.CreateTime)), l.now).Add(u.HealthyDeadline + grace)
 		if !l.now.Before(due) {
 			unhealthy = append(unhealthy, a.ID)
 			fail = fail || u.ProgressDeadline == 0

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/leader/since"
 	"berth/internal/state"
 )
 
@@ -29,6 +30,8 @@ type Controller struct {
 	order  []*node // the nodes of the last step, in the snapshot's order
 	jobs   map[incarnation]*job
 	all    []*job // the same jobs, in any order
+
+	created, changed since.Memory[berth.AllocID]
 }
 
 // New returns the controller of a term. IDs come from the seed.

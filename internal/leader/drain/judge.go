@@ -114,9 +114,9 @@ func (g *group) busy(s *slot, since time.Time) bool {
 	case a.Live():
 		return true
 	case a.Wanted() && a.Ended():
-		return !g.passed(time.Unix(0, a.ModifyTime).Add(g.rules.HealthyDeadline))
+		return !g.passed(g.changed(a).Add(g.rules.HealthyDeadline))
 	default:
-		since = time.Unix(0, a.ModifyTime)
+		since = g.changed(a)
 	}
 	return !g.passed(since.Add(g.rules.HealthyDeadline)) || g.awaited(since)
 }
@@ -190,6 +190,11 @@ func first(a, b bool) int {
 	return 0
 }
 
+// changed returns since when an allocation is as it is.
+func (g *group) changed(a *berth.Alloc) time.Time {
+	return g.c.changed.Of(a.ID, time.Unix(0, a.ModifyTime), g.now)
+}
+
 // up reports whether an allocation serves: its agent reports it healthy, or, if
 // no agent reports health, it has run for long enough. After its healthy
 // deadline it counts as up in any case.
@@ -198,10 +203,10 @@ func (g *group) up(a *berth.Alloc) bool {
 	if s := m.DeploymentStatus; s != nil && s.Healthy != nil && *s.Healthy && a.Client == berth.ClientRunning {
 		return true
 	}
-	if a.Client == berth.ClientRunning && !g.reported(a) && g.passed(time.Unix(0, a.ModifyTime).Add(g.rules.MinHealthyTime)) {
+	if a.Client == berth.ClientRunning && !g.reported(a) && g.passed(g.changed(a).Add(g.rules.MinHealthyTime)) {
 		return true
 	}
-	return a.Client != berth.ClientUnknown && g.passed(time.Unix(0, a.CreateTime).Add(g.rules.HealthyDeadline))
+	return a.Client != berth.ClientUnknown && g.passed(g.c.created.Of(a.ID, time.Unix(0, a.CreateTime), g.now).Add(g.rules.HealthyDeadline))
 }
 
 // reported reports whether an agent reports the health of an allocation, so
