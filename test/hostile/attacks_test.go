@@ -400,11 +400,15 @@ func rpcNoise(ctx context.Context, x *attempt, s *server, i int) {
 
 // rpcClaims sends frames that claim to hold 4 GB.
 func rpcClaims(ctx context.Context, x *attempt, s *server, i int) {
-	head := "\x01\x82\xa3Seq\x01\xadServiceMethod\xafNode.GetAllocs.."
+	const head = "\x01\x82\xa3Seq\x01\xadServiceMethod\xafNode.GetAllocs.."
+	var frames [][]byte // made once: the machine's processors are for the servers
+	for _, claim := range []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff"} {
+		frames = append(frames, []byte(head+claim+strings.Repeat("\x91", 1<<20)))
+	}
 	held(ctx, x, s.rpc, address(i, 0), 60, func(c net.Conn) {
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		for _, claim := range []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff"} {
-			if _, err := io.WriteString(c, head+claim+strings.Repeat("\x91", 1<<20)); err != nil {
+		for _, frame := range frames {
+			if _, err := c.Write(frame); err != nil {
 				return
 			}
 		}
