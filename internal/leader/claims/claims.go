@@ -73,7 +73,9 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		timer := time.NewTimer(wait)
 		woken, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
 		go func() {
+			defer close(ended)
 			defer stop()
 			select {
 			case <-s.wake:
@@ -83,6 +85,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}()
 		_ = watch.Wait(woken) // an error is that of woken
 		stop()
+		<-ended // or it could take a wake-up that comes after the next look
 		timer.Stop()
 		if ctx.Err() != nil {
 			return ctx.Err()
