@@ -103,13 +103,7 @@ func TestAFollowerIsNotComplete(t *testing.T) {
 		defer c.close()
 		c.boot(3)
 		old := c.leader()
-		var others []string
-		for _, id := range c.running() {
-			if id != old.id {
-				others = append(others, id)
-			}
-		}
-		c.net.Split([]string{old.id}, others)
+		c.net.Split([]string{old.id}, c.others(old.id))
 		c.leader(old.id)
 		c.within(5*time.Second, "it does not lead", func() bool { return old.leading() == nil })
 		for _, id := range c.running() {

@@ -36,13 +36,7 @@ func TestADeposedLeaderRefusesNothing(t *testing.T) {
 		if _, err := term.Log.Propose(t.Context(), stopUnknown()); berth.KindOf(err) != berth.NotFound {
 			t.Fatalf("a refusal by a leader that is heard: %v", err)
 		}
-		var others []string
-		for _, id := range c.running() {
-			if id != old.id {
-				others = append(others, id)
-			}
-		}
-		c.net.Split([]string{old.id}, others)
+		c.net.Split([]string{old.id}, c.others(old.id))
 		for name, ask := range map[string]func() error{
 			"refusal":      func() error { _, err := term.Log.Propose(t.Context(), stopUnknown()); return err },
 			"confirmation": func() error { return term.Confirm(t.Context()) },

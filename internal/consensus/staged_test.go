@@ -23,13 +23,7 @@ func TestTooMuchWaitsForTheLog(t *testing.T) {
 		c.boot(3)
 		old := c.leader()
 		log := old.leading().Log
-		var others []string
-		for _, id := range c.running() {
-			if id != old.id {
-				others = append(others, id)
-			}
-		}
-		c.net.Split([]string{old.id}, others)
+		c.net.Split([]string{old.id}, c.others(old.id))
 		job := func(n int) state.Command {
 			j := statetest.Job(t, fmt.Sprintf(`{"ID": "large%d", "Meta": {"a": "b"}, "TaskGroups": [{"Name": "g"}]}`, n))
 			j.Meta["a"] = strings.Repeat("x", 1<<20)
@@ -75,13 +69,7 @@ func TestRefusedWritesWaitForTheLog(t *testing.T) {
 		defer c.close()
 		c.boot(3)
 		old := c.leader()
-		var others []string
-		for _, id := range c.running() {
-			if id != old.id {
-				others = append(others, id)
-			}
-		}
-		c.net.Split([]string{old.id}, others)
+		c.net.Split([]string{old.id}, c.others(old.id))
 		log, refused := old.leading().Log, &state.FailDeployment{ID: statetest.ID[berth.Deployment](1)}
 		if _, err := log.Stage(statetest.AddNode(1, 1000, 1000)); err != nil { // the first waits for the others
 			t.Fatal(err)

@@ -122,7 +122,9 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	if len(draining) < len(c.nodes) {
 		s.forget(draining)
 	}
-	c.order = draining
+	if c.order = draining; len(draining) == 0 {
+		c.created, c.changed = since.Memory[berth.AllocID]{}, since.Memory[berth.AllocID]{}
+	}
 	for _, j := range s.pending() {
 		s.judge(j)
 	}

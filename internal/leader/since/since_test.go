@@ -17,7 +17,7 @@ func TestOf(t *testing.T) {
 		{"what lies ahead counts from now on", "a", 5, 3, 3},
 		{"and goes on counting from that time", "a", 5, 4, 3},
 		{"also when the clock has come to it", "a", 5, 6, 3},
-		{"another event of the same thing counts anew", "a", 6, 6, 6},
+		{"a later event counts from its own time", "a", 6, 6, 6},
 		{"others have nothing to do with it", "b", 5, 4, 4},
 		{"a clock that is put back again counts from then on", "b", 5, 2, 2},
 	} {
