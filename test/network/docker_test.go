@@ -303,7 +303,7 @@ func TestExampleContainer(t *testing.T) {
 		}
 		return ""
 	}))
-	untilNothingIsLeft(t)
+	untilNothingIsLeft(t, d.Dir)
 	if _, err := d.End(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

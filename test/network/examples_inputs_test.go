@@ -141,7 +141,7 @@ func TestExampleOfARollingRestart(t *testing.T) {
 		return ""
 	})
 	b.berth("job", "stop", "-purge", "-detach", "app")
-	untilNothingIsLeft(t)
+	untilNothingIsLeft(t, b.Dir)
 }
 
 // A group finds another one by its name over networks of their own.
@@ -156,7 +156,7 @@ func TestExampleOfNames(t *testing.T) {
 		return ""
 	})
 	b.berth("job", "stop", "-purge", "-detach", "names")
-	untilNothingIsLeft(t)
+	untilNothingIsLeft(t, b.Dir)
 }
 
 // What a task writes goes to a collector, with labels.
@@ -190,5 +190,5 @@ func TestExampleOfLogs(t *testing.T) {
 		return ""
 	})
 	b.berth("job", "stop", "-purge", "-detach", "logs")
-	untilNothingIsLeft(t)
+	untilNothingIsLeft(t, b.Dir)
 }

@@ -139,18 +139,19 @@ func leftNothing(t *testing.T, id string) {
 	}
 }
 
-// untilNothingIsLeft waits until no allocation has a network. An agent that ends
-// earlier leaves them, and the agent of the next test, which does not know them,
-// would give their addresses away again.
-func untilNothingIsLeft(t *testing.T) {
+// untilNothingIsLeft waits until no allocation of the agents below a directory has a
+// network. An agent that ends earlier leaves them, and the agent of the next test,
+// which does not know them, would give their addresses away again.
+func untilNothingIsLeft(t *testing.T, dir string) {
 	t.Helper()
 	must(t, bed.Until(t.Context(), "all networks are gone", func() string {
-		links, err := exec.Command("ip", "-brief", "link").Output()
-		if err != nil {
-			return err.Error()
+		records, err := filepath.Glob(filepath.Join(dir, "*", "client", "networks", "allocs", "*"))
+		if err != nil || len(records) > 0 {
+			return fmt.Sprint(records, err)
 		}
-		if strings.Contains(string(links), "veth") {
-			return string(links)
+		links, err := exec.Command("ip", "-brief", "link").Output()
+		if err != nil || strings.Contains(string(links), "veth") {
+			return fmt.Sprint(string(links), err)
 		}
 		return ""
 	}))

@@ -153,7 +153,7 @@ func TestTypicalJobFilesRun(t *testing.T) {
 	for _, x := range jobs {
 		berth("job", "stop", "-purge", "-detach", x.job)
 	}
-	untilNothingIsLeft(t)
+	untilNothingIsLeft(t, b.Dir)
 }
 
 // script is an archive of a program.
