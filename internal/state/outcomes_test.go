@@ -24,6 +24,25 @@ import (
 
 var recordOutcomes = flag.Bool("record-outcomes", false, "record the outcomes of log versions that have none yet")
 
+// recording is a pair of files: commands, and what comes of each.
+type recording struct {
+	name  string // of the files
+	start int    // the log version of the state that the first command is applied to
+	every int    // the sum of the state follows each such number of commands
+	make  func(t *testing.T) [][]byte
+}
+
+// path is where the recording is, without the endings of its two files.
+func (r recording) path() string { return filepath.Join("testdata", "outcomes", r.name) }
+
+// recordings returns all recordings.
+func recordings() (out []recording) {
+	for v := 1; v < codec.LogVersion; v++ {
+		out = append(out, recording{fmt.Sprint("logversion", v), v, 8, func(t *testing.T) [][]byte { return drawn(t, v) }})
+	}
+	return append(out, written)
+}
+
 // What comes of a command is part of a log version, as its fields are: servers of
 // different builds apply the same log, and must come to the same state. For each
 // log version that is settled, commands were recorded with what came of them. A
@@ -32,18 +51,17 @@ var recordOutcomes = flag.Bool("record-outcomes", false, "record the outcomes of
 // The newest log version may still change until it is in a release. When the next
 // one begins, record it: go test ./internal/state -run Outcomes -args -record-outcomes.
 func TestOutcomesStayAsTheyAre(t *testing.T) {
-	for v := 1; v < codec.LogVersion; v++ {
-		t.Run(fmt.Sprint("log version ", v), func(t *testing.T) {
-			path := filepath.Join("testdata", "outcomes", fmt.Sprintf("logversion%d", v))
-			if _, err := os.Stat(path + ".log.gz"); err != nil && *recordOutcomes {
-				record(t, path, v)
+	for _, r := range recordings() {
+		t.Run(r.name, func(t *testing.T) {
+			if _, err := os.Stat(r.path() + ".log.gz"); err != nil && *recordOutcomes {
+				record(t, r, r.make(t))
 			}
-			cmds := recorded(t, path+".log.gz")
-			want, err := os.ReadFile(path + ".txt")
+			cmds := recorded(t, r.path()+".log.gz")
+			want, err := os.ReadFile(r.path() + ".txt")
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := outcomes(t, v, cmds)
+			got := outcomes(t, r, cmds)
 			a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
 			for i := range min(len(a), len(b)) {
 				if a[i] != b[i] {
@@ -57,16 +75,16 @@ func TestOutcomesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// outcomes applies commands to an empty state of a log version and returns a line
-// for each: what it was, whether it was refused, and the sum of the state's rows.
-func outcomes(t *testing.T, version int, cmds [][]byte) string {
+// outcomes applies commands to an empty state and returns a line for each: what it
+// was, whether it was refused, and the sum of the state's rows.
+func outcomes(t *testing.T, rec recording, cmds [][]byte) string {
 	t.Helper()
 	start := *state.New().Snapshot()
-	start.LogVersion = version
+	start.LogVersion = rec.start
 	var out strings.Builder
 	s := &start
 	for i, text := range cmds {
-		list, err := state.DecodeEntry(codec.EncodeEntryOn(s.Index, version, text))
+		list, err := state.DecodeEntry(codec.EncodeEntryOn(s.Index, rec.start, text))
 		if err != nil || len(list) != 1 {
 			t.Fatalf("command %d: %v", i+1, err)
 		}
@@ -77,9 +95,12 @@ func outcomes(t *testing.T, version int, cmds [][]byte) string {
 			said = "refused " + string(berth.KindOf(r.Err))
 		} else {
 			s = tx.End().Snapshot
+			if c := s.Check(); c != nil && c.Index == s.Index { // no row has it
+				said += fmt.Sprintf(", to compare %x of %d", c.Hash, c.Of)
+			}
 		}
 		sum := crc32.NewIEEE()
-		if i%8 == 7 || i == len(cmds)-1 { // the whole state is saved for it
+		if i%rec.every == rec.every-1 || i == len(cmds)-1 { // the whole state is saved for it
 			if err := s.Save(sum); err != nil {
 				t.Fatal(err)
 			}
@@ -113,11 +134,9 @@ func recorded(t *testing.T, path string) (out [][]byte) {
 	return out
 }
 
-// record draws commands that a log version has, and writes them with what comes
-// of them.
-func record(t *testing.T, path string, version int) {
+// drawn draws commands that a log version has.
+func drawn(t *testing.T, version int) (cmds [][]byte) {
 	t.Helper()
-	var cmds [][]byte
 	rapid.Custom(func(t *rapid.T) int {
 		var draw statetest.Random
 		cmds = nil
@@ -138,6 +157,12 @@ func record(t *testing.T, path string, version int) {
 		}
 		return 0
 	}).Example(version)
+	return cmds
+}
+
+// record writes commands with what comes of them.
+func record(t *testing.T, r recording, cmds [][]byte) {
+	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	for _, c := range cmds {
@@ -146,13 +171,13 @@ func record(t *testing.T, path string, version int) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(r.path()), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".log.gz", b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(r.path()+".log.gz", b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path+".txt", []byte(outcomes(t, version, cmds)), 0o644); err != nil {
+	if err := os.WriteFile(r.path()+".txt", []byte(outcomes(t, r, cmds)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
