@@ -138,8 +138,11 @@ type GroupExplanation struct {
 	// Conditions counts the nodes that do not meet each condition. A node
 	// that fails several conditions counts for each.
 	Conditions map[string]int
-	Shortages  []berth.Shortage
-	Nearest    []NodeVerdict // the nodes that come closest, best first
+	// Unknown lists attributes that constraints need and no node has, such as
+	// ${attr.kernel.nmae}.
+	Unknown   []Unknown `json:",omitempty"`
+	Shortages []berth.Shortage
+	Nearest   []NodeVerdict // the nodes that come closest, best first
 	// Changes lists changes, smallest first. Each alone would place all
 	// missing instances. Each was tried on a copy of the state, unless it
 	// needs more than 64 nodes. Only the first 8 groups with missing
@@ -172,7 +175,7 @@ type NodeVerdict struct {
 }
 
 // Change would place a group's missing instances. All fields that are set must
-// be applied together.
+// be applied together, and so must And.
 type Change struct {
 	Text       string
 	Stopping   int        `json:",omitempty"` // just wait until this many allocations have stopped
@@ -184,7 +187,12 @@ type Change struct {
 	Nodes      *MoreNodes `json:",omitempty"`
 	Present    *Present   `json:",omitempty"`
 	Misspelt   *Misspelt  `json:",omitempty"`
+	And        *Change    `json:",omitempty"` // a second change, where neither helps alone
 }
+
+// Unknown is an attribute that no node has, and the most similar one that nodes
+// have, "" if none is similar.
+type Unknown struct{ Attribute, Similar string }
 
 // Misspelt is an attribute that no node has, in a constraint of the job, and a
 // similar one that nodes have.

@@ -145,6 +145,13 @@ func (x explain) missing(p *page, g *op.GroupExplanation) {
 	for _, cond := range most(g.Conditions) {
 		p.linef("  * %s: %s", plural(g.Conditions[cond], "node"), cond)
 	}
+	for _, u := range g.Unknown {
+		similar := ""
+		if u.Similar != "" {
+			similar = "; the most similar one is " + u.Similar
+		}
+		p.linef("  * no node has %s%s", u.Attribute, similar)
+	}
 	// Without a node there is no shortage that could explain it.
 	if g.Nodes == 0 {
 		p.linef("  * no node is ready")

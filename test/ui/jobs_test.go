@@ -2,6 +2,26 @@ package ui
 
 // Jobs of the stories. What evil says about itself must be shown as text.
 const (
+	twiceTooLargeJob = `job "hungry" {
+  constraint {
+    attribute = "${meta.rack}"
+    value     = "r1"
+  }
+  group "g" {
+    task "crunch" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 8000000
+        memory = 9000000
+      }
+    }
+  }
+}
+`
 	waitingJob = `job "report-builder" {
   group "build" {
     task "crunch" {

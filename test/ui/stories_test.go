@@ -22,7 +22,7 @@ func TestUI(t *testing.T) {
 		name string
 		play func(*testing.T, *cluster, *browser)
 	}{
-		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys}, {"PressedAtOnce", testPressedAtOnce},
+		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"TwoChanges", testTwoChanges}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys}, {"PressedAtOnce", testPressedAtOnce},
 		{"Terminal", testTerminal}, {"Volumes", testVolumes}, {"LogsTogether", testLogsTogether}, {"Canary", testCanary}, {"Stream", testStream}, {"WhatIf", testWhatIf}, {"Audit", testAudit}, {"Drain", testDrain}, {"LostConnection", testLost},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.play(t, c, b) })
@@ -53,6 +53,28 @@ func testWhyAndRepair(t *testing.T, c *cluster, b *browser) {
 	p.confirm("Stop…", "Stop report-builder", "Stop 1 allocation")
 	p.sees("stopped")
 	c.shows("/v1/job/report-builder/allocations", `"ClientStatus":"complete"`)
+}
+
+// Where one change is not enough, the button makes both, and an attribute that no
+// node has is named.
+func testTwoChanges(t *testing.T, c *cluster, b *browser) {
+	c.run("hungry", twiceTooLargeJob)
+	defer c.berth("job", "stop", "-purge", "hungry")
+	p := b.tab(t, c.addr, desktopDark)
+	p.open("/job/hungry/why")
+	p.sees("No node has ${meta.rack}")
+	c.run("hungry", strings.Replace(twiceTooLargeJob, `constraint {
+    attribute = "${meta.rack}"
+    value     = "r1"
+  }`, "", 1))
+	p.sees("MHz less cpu", ", and ", "MiB less memory")
+	p.gone("No node has")
+	p.check()
+	p.press("Make this change")
+	p.sees("This change was made")
+	p.becomes("both numbers are smaller", `(t => t && !t.includes('9000000') && !t.includes('8000000'))(document.querySelector('textarea[aria-label="Job file"]')?.value)`)
+	p.press("See what would happen")
+	p.sees("all of it can be placed")
 }
 
 // The topology page tries the failure of a datacenter: nothing finds another place

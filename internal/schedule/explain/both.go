@@ -1,63 +1,147 @@
 package explain
 
 import (
+	"cmp"
+	"iter"
+	"slices"
+
 	"berth"
 	"berth/internal/schedule/place"
+	"berth/internal/state"
 	"berth/op"
 )
 
-// bothTried is how many changes are tried as the first of two.
-const bothTried = 4
+// dropsTried is how many constraints are tried as the first of two changes,
+// firstsTried how many changes of each other kind.
+const (
+	dropsTried  = 4
+	firstsTried = 2
+)
 
 // both looks for two changes that help together, where none does alone: a node
-// can fail a condition and lack capacity, or fail two conditions.
+// can fail a condition and lack capacity, fail two conditions, or lack two
+// resources. One pair is enough.
 func (f *finder) both(x *op.GroupExplanation, all []place.Verdict) {
-	tried := 0
-	try := func(first op.Change, j *berth.Job) {
-		if tried == bothTried {
-			return
-		}
-		tried++
-		w, ok := f.with(f.register(j))
+	for first, cmd := range f.firsts(x, all) {
+		second, then, left, ok := f.after(cmd)
 		if !ok {
-			return
+			continue
 		}
-		job := w.snap.Job(f.key)
-		second := &finder{sandbox: w, job: job, index: f.index, group: job.TaskGroups[f.index], queued: f.queued}
-		var then op.GroupExplanation
-		left := second.survey(&then)
-		second.asksLess(&then)
-		second.conditions(&then, left)
-		for _, c := range second.out {
-			if c.Datacenter != "" && first.Datacenter != "" || c.NodePool != "" && first.NodePool != "" {
-				continue // two of them is more than somebody would do
-			}
-			c.Drop = append(append([]string{}, first.Drop...), c.Drop...)
-			if first.Datacenter != "" {
-				c.Datacenter = first.Datacenter
-			}
-			if first.NodePool != "" {
-				c.NodePool = first.NodePool
-			}
-			f.add(costBoth+c.cost, c.Change)
-			tried = bothTried // one pair is enough
+		second.asksLess(then)
+		second.conditions(then, left)
+		second.ports(left)
+		second.misspelt(then, left)
+		second.present(left)
+		second.out = slices.DeleteFunc(second.out, func(c rankedChange) bool { // two of them is more than somebody would do
+			return c.Datacenter != "" && first.Datacenter != "" || c.NodePool != "" && first.NodePool != ""
+		})
+		if c, ok := least(second.out); ok {
+			first.And = &c.Change
+			f.add(first.cost+c.cost, first.Change)
 			return
 		}
 	}
-	for _, c := range f.constraints() {
-		if text := c.String(); x.Conditions[text] > 0 {
-			try(op.Change{Drop: []string{text}}, f.without(text))
+	f.twoLess(x)
+}
+
+// least returns the change with the lowest cost.
+func least(out []rankedChange) (c rankedChange, ok bool) {
+	if len(out) == 0 {
+		return c, false
+	}
+	return slices.MinFunc(out, func(a, b rankedChange) int { return cmp.Compare(a.cost, b.cost) }), true
+}
+
+// after returns a finder for the state after a change, with what is still wrong
+// there; not ok if the change is refused.
+func (f *finder) after(cmd state.Command) (second *finder, x *op.GroupExplanation, all []place.Verdict, ok bool) {
+	w, ok := f.with(cmd)
+	if !ok {
+		return nil, nil, nil, false
+	}
+	job := w.snap.Job(f.key)
+	second, x = &finder{sandbox: w, job: job, index: f.index, group: job.TaskGroups[f.index], queued: f.queued}, &op.GroupExplanation{}
+	return second, x, second.survey(x), true
+}
+
+// firsts are the changes that are tried as the first of two, with the commands
+// that make them.
+func (f *finder) firsts(x *op.GroupExplanation, all []place.Verdict) iter.Seq2[rankedChange, state.Command] {
+	return func(yield func(rankedChange, state.Command) bool) {
+		tried, stop := map[string]int{}, false
+		// try tries a change of a kind; make returns its command.
+		try := func(kind string, most int, cost float64, c op.Change, make func() state.Command) {
+			if stop || tried[kind] == most {
+				return
+			}
+			tried[kind]++
+			stop = !yield(rankedChange{cost, c}, make())
+		}
+		edit := func(j *berth.Job) func() state.Command { return func() state.Command { return f.register(j) } }
+		for _, u := range x.Unknown {
+			if u.Similar != "" {
+				try("spell", firstsTried, costSpell, op.Change{Misspelt: &op.Misspelt{Attribute: u.Attribute, Instead: u.Similar}}, edit(f.renamed(u.Attribute, u.Similar)))
+			}
+		}
+		for n := range f.ineligible() {
+			try("eligible", firstsTried, costEnable, op.Change{Present: &op.Present{NodeID: n.ID, NodeName: n.Name, Eligible: true}}, func() state.Command { return f.enabled(n) })
+		}
+		for _, v := range all {
+			if drivers := f.lackedDrivers(v.Node); len(drivers) > 0 {
+				try("drivers", firstsTried, costEnable, op.Change{Present: &op.Present{NodeID: v.Node.ID, NodeName: v.Node.Name, Drivers: drivers}}, func() state.Command {
+					return f.equipped(v.Node, drivers)
+				})
+			}
+		}
+		for _, number := range f.staticPorts(all) {
+			try("port", firstsTried, costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}}, edit(f.dynamic(number)))
+		}
+		for _, c := range f.constraints() {
+			if text := c.String(); x.Conditions[text] > 0 {
+				try("drop", dropsTried, costDrop, op.Change{Drop: []string{text}}, edit(f.without(text)))
+			}
+		}
+		seen := map[string]bool{}
+		for _, v := range all {
+			if dc := v.Node.Datacenter; !seen["dc "+dc] && f.outside(x, dc) {
+				seen["dc "+dc] = true
+				try("datacenter", firstsTried, costPlace, op.Change{Datacenter: dc}, edit(f.inDatacenter(dc)))
+			}
+			if pool := v.Node.NodePool; !seen["pool "+pool] && f.inOtherPool(x, pool) {
+				seen["pool "+pool] = true
+				try("pool", firstsTried, costPlace, op.Change{NodePool: pool}, edit(f.inPool(pool)))
+			}
 		}
 	}
-	seen := map[string]bool{}
-	for _, v := range all {
-		if dc := v.Node.Datacenter; !seen["dc "+dc] && f.outside(x, dc) {
-			seen["dc "+dc] = true
-			try(op.Change{Datacenter: dc}, f.inDatacenter(dc))
+}
+
+// twoLess looks for two resources of which the group could ask less. The first
+// is found with the least of the second, which is then as large as it can be.
+func (f *finder) twoLess(x *op.GroupExplanation) {
+	for _, s := range x.Shortages {
+		most := s.Wanted - f.floor(s.Dimension)
+		if s.Unit == "" || most <= 0 {
+			continue
 		}
-		if pool := v.Node.NodePool; !seen["pool "+pool] && f.inOtherPool(x, pool) {
-			seen["pool "+pool] = true
-			try(op.Change{NodePool: pool}, f.inPool(pool))
+		one, ok := f.lessAfter(s.Dimension, most)
+		if !ok {
+			continue
+		}
+		if two, ok := f.lessAfter(one.Less.Dimension, one.Less.Amount); ok {
+			two.And = &one.Change
+			f.add(one.cost+two.cost, two.Change)
+			return
 		}
 	}
+}
+
+// lessAfter returns the smallest reduction that helps after that of a dimension.
+func (f *finder) lessAfter(dim string, amount int64) (rankedChange, bool) {
+	j, _ := f.withSmallerAsk(dim, amount)
+	second, then, _, ok := f.after(f.register(j))
+	if !ok {
+		return rankedChange{}, false
+	}
+	second.asksLess(then)
+	return least(second.out)
 }

@@ -45,7 +45,6 @@ const (
 	costPlace   = 0.4 // another datacenter or pool
 	costNode    = 0.45
 	costDrop    = 0.5
-	costBoth    = 0.5 // for the first of two changes
 )
 
 const (
@@ -69,7 +68,7 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	f.asksLess(x)
 	f.conditions(x, s)
 	f.ports(s)
-	f.misspelt(s)
+	f.misspelt(x, s)
 	f.present(s)
 	if len(f.out) == 0 {
 		f.both(x, s)
@@ -382,17 +381,16 @@ func (f *finder) without(texts ...string) *berth.Job {
 // ports looks for a static port that would help if it were free, or if the job
 // used a dynamic one.
 func (f *finder) ports(all []place.Verdict) {
-	tried, wanted := 0, map[int]bool{}
+	tried := 0
 	for _, v := range all {
 		if len(v.Unmet) > 0 || tried == portsTried {
 			break
 		}
 		for _, s := range v.Shortages {
-			number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, fit.DimPort))
-			if err != nil {
+			number, ok := staticPort(s)
+			if !ok {
 				continue
 			}
-			wanted[number] = true
 			a := place.Holder(f.snap, v.Node, uint16(number))
 			if a == nil || a.Key() == f.job.Key() { // the job's own instances would take it again
 				continue
@@ -407,11 +405,34 @@ func (f *finder) ports(all []place.Verdict) {
 	}
 	// A dynamic port instead helps on every node at once, so each is tried
 	// once.
-	for _, number := range slices.Sorted(maps.Keys(wanted)) {
+	for _, number := range f.staticPorts(all) {
 		if f.works(f.register(f.dynamic(number))) {
 			f.add(costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}})
 		}
 	}
+}
+
+// staticPort returns the number of the static port that a node lacks.
+func staticPort(s berth.Shortage) (number int, ok bool) {
+	number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, fit.DimPort))
+	return number, err == nil
+}
+
+// staticPorts returns the static ports that nodes which meet all conditions
+// lack.
+func (f *finder) staticPorts(all []place.Verdict) []int {
+	wanted := map[int]bool{}
+	for _, v := range all {
+		if len(v.Unmet) > 0 {
+			break
+		}
+		for _, s := range v.Shortages {
+			if number, ok := staticPort(s); ok {
+				wanted[number] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(wanted))
 }
 
 // dynamic returns the job with a dynamic port instead of a static one.
@@ -463,6 +484,9 @@ func text(c *op.Change) string {
 	}
 	if c.Present != nil {
 		parts = append(parts, presentText(c.Present))
+	}
+	if c.And != nil {
+		parts = append(parts, text(c.And))
 	}
 	return strings.Join(parts, ", and ")
 }

@@ -202,8 +202,8 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 		} else if q != "" {
 			w.Why += fmt.Sprintf(", and until quota %q has room", q)
 		}
-		if e.Missed != nil && len(e.Missed.Dimensions) > 0 {
-			w.Why += "; exhausted: " + strings.Join(slices.Sorted(slices.Values(e.Missed.Dimensions)), ", ")
+		if lacks := exhausted(e); len(lacks) > 0 {
+			w.Why += "; exhausted: " + strings.Join(lacks, ", ")
 		}
 	case snap.SchedulerConfig().PauseEvalBroker:
 		w.Why = brokerPaused
@@ -211,6 +211,25 @@ func wait(snap *state.Snapshot, e *berth.Eval, j *berth.Job, where Where, now ti
 		w.Why = "it waits for a scheduler"
 	}
 	return w
+}
+
+// exhausted returns what nodes had too little of for a blocked evaluation, and
+// who holds a port that it needs.
+func exhausted(e *berth.Eval) (out []string) {
+	for _, m := range e.FailedTGAllocs {
+		for _, s := range m.Shortages {
+			name := s.Dimension
+			if s.Holder != "" {
+				name += " (held by " + s.Holder + ")"
+			}
+			out = append(out, name)
+		}
+	}
+	if out == nil && e.Missed != nil { // evaluations of older builds have no more
+		out = slices.Clone(e.Missed.Dimensions)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // replacesText names the failed allocations that an evaluation replaces, and

@@ -11,17 +11,17 @@ import (
 	"berth/op"
 )
 
-// misspelt looks for constraints on an attribute that no node has, and tries
-// the most similar one that nodes have.
-func (f *finder) misspelt(all []place.Verdict) {
+// misspelt names the attributes that constraints need and no node has, and tries
+// the most similar ones that nodes have.
+func (f *finder) misspelt(x *op.GroupExplanation, all []place.Verdict) {
 	var known map[string]bool
 	done := map[string]bool{}
-	for i, c := range f.constraints() {
-		if i == nodesTried {
+	for _, c := range f.constraints() {
+		name := c.LTarget
+		if len(x.Unknown) == unknownKept {
 			break
 		}
-		name := c.LTarget
-		if name == "" || done[name] || slices.ContainsFunc(all, func(v place.Verdict) bool { _, ok := place.Resolve(name, v.Node); return ok }) {
+		if name == "" || done[name] || x.Conditions[c.String()] == 0 || slices.ContainsFunc(all, func(v place.Verdict) bool { _, ok := place.Resolve(name, v.Node); return ok }) {
 			continue
 		}
 		done[name] = true
@@ -29,11 +29,15 @@ func (f *finder) misspelt(all []place.Verdict) {
 			known = targets(all)
 		}
 		instead := similar(name, known)
+		x.Unknown = append(x.Unknown, op.Unknown{Attribute: name, Similar: instead})
 		if instead != "" && f.works(f.register(f.renamed(name, instead))) {
 			f.add(costSpell, op.Change{Misspelt: &op.Misspelt{Attribute: name, Instead: instead}})
 		}
 	}
 }
+
+// unknownKept is the limit of attributes that no node has for one group.
+const unknownKept = 16
 
 // targets returns how constraints name the attributes and metadata of nodes.
 func targets(all []place.Verdict) map[string]bool {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -23,15 +24,11 @@ var optional = []string{"raw_exec", "mock_driver"}
 // a driver was enabled on it.
 func (f *finder) present(all []place.Verdict) {
 	tried := 0
-	for n := range f.snap.Nodes() {
-		if tried == presentTried {
+	for n := range f.ineligible() {
+		if tried++; tried > presentTried {
 			break
 		}
-		if n.Status != berth.NodeReady || n.SchedulingEligibility != berth.NodeIneligible || n.DrainStrategy != nil {
-			continue
-		}
-		tried++
-		if f.works(&state.SetNodeEligibility{ID: n.ID, Eligibility: berth.NodeEligible, Now: f.now.UnixNano()}) {
+		if f.works(f.enabled(n)) {
 			f.add(costEnable, op.Change{Present: &op.Present{NodeID: n.ID, NodeName: n.Name, Eligible: true}})
 			break
 		}
@@ -45,11 +42,32 @@ func (f *finder) present(all []place.Verdict) {
 		if tried++; tried > presentTried {
 			break
 		}
-		if f.works(&state.RegisterNode{Node: withDrivers(v.Node, drivers), Now: f.now.UnixNano()}) {
+		if f.works(f.equipped(v.Node, drivers)) {
 			f.add(costEnable, op.Change{Present: &op.Present{NodeID: v.Node.ID, NodeName: v.Node.Name, Drivers: drivers}})
 			break
 		}
 	}
+}
+
+// ineligible are the nodes that are ready, but were made ineligible.
+func (f *finder) ineligible() iter.Seq[*berth.Node] {
+	return func(yield func(*berth.Node) bool) {
+		for n := range f.snap.Nodes() {
+			if n.Status == berth.NodeReady && n.SchedulingEligibility == berth.NodeIneligible && n.DrainStrategy == nil && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// enabled returns the command that makes a node eligible.
+func (f *finder) enabled(n *berth.Node) state.Command {
+	return &state.SetNodeEligibility{ID: n.ID, Eligibility: berth.NodeEligible, Now: f.now.UnixNano()}
+}
+
+// equipped returns the command that registers a node with some more drivers.
+func (f *finder) equipped(n *berth.Node, drivers []string) state.Command {
+	return &state.RegisterNode{Node: withDrivers(n, drivers), Now: f.now.UnixNano()}
 }
 
 // lackedDrivers returns the drivers of the group that a node does not have, and

@@ -36,7 +36,7 @@ func drawState(t *rapid.T) *state.Snapshot {
 func TestExplanationsHold(t *testing.T) {
 	counts := map[string]int{}
 	seldom := func() (out []string) {
-		for _, want := range []string{op.WhyRuns, op.WhyRoom, op.WhyStopped, op.WhyPurged, op.WhyScheduler, "less", "drop", "nodes"} {
+		for _, want := range []string{op.WhyRuns, op.WhyRoom, op.WhyStopped, op.WhyPurged, op.WhyScheduler, "less", "drop", "nodes", "and"} {
 			if counts[want] == 0 {
 				out = append(out, want)
 			}
@@ -150,50 +150,11 @@ func proposals(t *rapid.T, snap *state.Snapshot, k berth.JobKey, g *op.GroupExpl
 				t.Fatalf("%s: %v", c.Text, r.Err)
 			}
 		}
-		if c.Less != nil || len(c.Drop) > 0 || c.Datacenter != "" || c.NodePool != "" || c.Port != nil && c.Port.Dynamic {
-			do(&state.RegisterJob{Job: changed(snap.Job(k), g.Group, &c), Now: now.UnixNano()})
-		}
-		if c.Port != nil && !c.Port.Dynamic {
-			a := snap.Alloc(c.Port.AllocID)
-			do(&state.ReportAllocs{Node: a.NodeID, Now: now.UnixNano(), Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientFailed, Tasks: a.Tasks}}})
-		}
-		if c.Nodes != nil {
-			for i := range c.Nodes.Count {
-				do(&state.RegisterNode{Node: newNode(snap, c.Nodes, i), Now: now.UnixNano()})
+		for one := &c; one != nil; one = one.And {
+			if one.And != nil {
+				counts["and"]++
 			}
-		}
-		if p := c.Present; p != nil && p.Eligible {
-			do(&state.SetNodeEligibility{ID: p.NodeID, Eligibility: berth.NodeEligible, Now: now.UnixNano()})
-		} else if p != nil {
-			n := *snap.Node(p.NodeID)
-			n.Drivers = maps.Clone(n.Drivers)
-			for _, d := range p.Drivers {
-				n.Drivers[d] = &berth.DriverInfo{Detected: true, Healthy: true}
-			}
-			do(&state.RegisterNode{Node: &n, Now: now.UnixNano()})
-		}
-		if m := c.Misspelt; m != nil {
-			j := *snap.Job(k)
-			rename := func(list []berth.Constraint) (out []berth.Constraint) {
-				for _, c := range list {
-					if c.LTarget == m.Attribute {
-						c.LTarget = m.Instead
-					}
-					out = append(out, c)
-				}
-				return out
-			}
-			j.Constraints, j.TaskGroups = rename(j.Constraints), slices.Clone(j.TaskGroups)
-			i := slices.IndexFunc(j.TaskGroups, func(x *berth.TaskGroup) bool { return x.Name == g.Group })
-			group := *j.TaskGroups[i]
-			group.Constraints, group.Tasks = rename(group.Constraints), slices.Clone(group.Tasks)
-			for k := range group.Tasks {
-				task := *group.Tasks[k]
-				task.Constraints = rename(task.Constraints)
-				group.Tasks[k] = &task
-			}
-			j.TaskGroups[i] = &group
-			do(&state.RegisterJob{Job: &j, Now: now.UnixNano()})
+			makes(t, tx.Seal(), k, g.Group, one, now, do)
 		}
 		left := decideAll(t, tx, k, now, 6)
 		if left[g.Group] > 0 {
@@ -204,6 +165,56 @@ func proposals(t *rapid.T, snap *state.Snapshot, k berth.JobKey, g *op.GroupExpl
 				counts[name]++
 			}
 		}
+	}
+}
+
+// makes makes one proposed change.
+func makes(t *rapid.T, snap *state.Snapshot, k berth.JobKey, group string, c *op.Change, now time.Time, do func(state.Command)) {
+	t.Helper()
+	if c.Less != nil || len(c.Drop) > 0 || c.Datacenter != "" || c.NodePool != "" || c.Port != nil && c.Port.Dynamic {
+		do(&state.RegisterJob{Job: changed(snap.Job(k), group, c), Now: now.UnixNano()})
+	}
+	if c.Port != nil && !c.Port.Dynamic {
+		a := snap.Alloc(c.Port.AllocID)
+		do(&state.ReportAllocs{Node: a.NodeID, Now: now.UnixNano(), Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientFailed, Tasks: a.Tasks}}})
+	}
+	if c.Nodes != nil {
+		for i := range c.Nodes.Count {
+			do(&state.RegisterNode{Node: newNode(snap, c.Nodes, i), Now: now.UnixNano()})
+		}
+	}
+	if p := c.Present; p != nil && p.Eligible {
+		do(&state.SetNodeEligibility{ID: p.NodeID, Eligibility: berth.NodeEligible, Now: now.UnixNano()})
+	} else if p != nil {
+		n := *snap.Node(p.NodeID)
+		n.Drivers = maps.Clone(n.Drivers)
+		for _, d := range p.Drivers {
+			n.Drivers[d] = &berth.DriverInfo{Detected: true, Healthy: true}
+		}
+		do(&state.RegisterNode{Node: &n, Now: now.UnixNano()})
+	}
+	if m := c.Misspelt; m != nil {
+		j := *snap.Job(k)
+		rename := func(list []berth.Constraint) (out []berth.Constraint) {
+			for _, c := range list {
+				if c.LTarget == m.Attribute {
+					c.LTarget = m.Instead
+				}
+				out = append(out, c)
+			}
+			return out
+		}
+		j.Constraints, j.TaskGroups = rename(j.Constraints), slices.Clone(j.TaskGroups)
+		i := slices.IndexFunc(j.TaskGroups, func(x *berth.TaskGroup) bool { return x.Name == group })
+		changed := *j.TaskGroups[i]
+		changed.Constraints, changed.Tasks = rename(changed.Constraints), slices.Clone(changed.Tasks)
+		for k := range changed.Tasks {
+			task := *changed.Tasks[k]
+			task.Constraints = rename(task.Constraints)
+			changed.Tasks[k] = &task
+		}
+		j.TaskGroups[i] = &changed
+		do(&state.RegisterJob{Job: &j, Now: now.UnixNano()})
 	}
 }
 

@@ -4,7 +4,8 @@ import type { Change } from './types'
 // applyChange returns the text with the change, null if it cannot be made in this
 // text: then the value is computed, or stands elsewhere.
 export function applyChange(text: string, group: string, c: Change): string | null {
-  return text.trimStart().startsWith('{') ? inJSON(text, group, c) : inHCL(text, group, c)
+  const out = text.trimStart().startsWith('{') ? inJSON(text, group, c) : inHCL(text, group, c)
+  return out !== null && c.And ? applyChange(out, group, c.And) : out
 }
 
 // block finds the body of a block: the place after its brace, and that of the

@@ -35,11 +35,11 @@ export interface TracedEval extends Eval { Depth: number; Parent: string; Link: 
 export interface Trace { JobID: string; JobStatus: string; Evals: TracedEval[] | null }
 export interface Change {
   Text: string; Stopping?: number; Less?: { Dimension: string; Unit: string; From: number; To: number; Tasks: Record<string, number> | null }; Drop?: string[]; Datacenter?: string; NodePool?: string
-  Port?: { Port: number; NodeName: string; Holder: string; AllocID: string; JobID: string; Dynamic: boolean }; Nodes?: any; Present?: { NodeID: string; NodeName: string; Eligible: boolean; Drivers: string[] | null }; Misspelt?: { Attribute: string; Instead: string }
+  Port?: { Port: number; NodeName: string; Holder: string; AllocID: string; JobID: string; Dynamic: boolean }; Nodes?: any; Present?: { NodeID: string; NodeName: string; Eligible: boolean; Drivers: string[] | null }; Misspelt?: { Attribute: string; Instead: string }; And?: Change
 }
 export interface GroupWhy {
   Group: string; Wanted: number; Live: number; Restarting?: number; Finished: number; GaveUp: number; Later: number; Missing: number; Summary: string; Quota: string[] | null; Nodes: number; Filtered: number; Exhausted: number
-  Conditions: Record<string, number> | null; Shortages: Shortage[] | null; Nearest: { NodeID: string; Name: string; NodeClass: string; Unmet: string[] | null; Shortages: Shortage[] | null }[] | null; Changes: Change[] | null
+  Conditions: Record<string, number> | null; Unknown?: { Attribute: string; Similar: string }[]; Shortages: Shortage[] | null; Nearest: { NodeID: string; Name: string; NodeClass: string; Unmet: string[] | null; Shortages: Shortage[] | null }[] | null; Changes: Change[] | null
   Allocs: { AllocID: string; Name: string; NodeID: string; NodeName: string; Score: number; Text: string }[] | null
 }
 export interface Explanation { Verdict: string; Summary: string; JobStatus: string; Waits: { EvalID: string; TriggeredBy: string; Status: string; QuasiStatus: string; Until: string; Why: string }[] | null; Groups: GroupWhy[] | null; Placed: number; Updated: number; Stopped: number; Failed: Record<string, Metric> | null }

@@ -8,7 +8,7 @@ import type { JobView } from './job'
 
 const amount = (n: number, unit: string) => n.toLocaleString('en') + (unit ? ' ' + unit : '')
 // editable are changes of the job itself, which the editor can make.
-export function editable(c: Change) { return !!(c.Less || c.Drop?.length || c.Datacenter || c.NodePool || c.Misspelt || c.Port?.Dynamic) }
+export function editable(c: Change): boolean { return !c.Nodes && !!(c.Less || c.Drop?.length || c.Datacenter || c.NodePool || c.Misspelt || c.Port?.Dynamic) && (!c.And || editable(c.And)) }
 
 export function Why({ v }: { v: JobView }) {
   const w = v.why
@@ -37,6 +37,7 @@ function Missing({ g, v }: { g: GroupWhy; v: JobView }) {
       {changes.length > 0 && <div class="stack8"><h3>What would help</h3><p class="small dim">Each alone places all that is missing. Each was tried on a copy of the state.</p>
         {changes.map((c, i) => <ChangeRow key={i} c={c} i={i} g={g} v={v} />)}</div>}
       {g.Nodes === 0 && !g.Quota && <div class="note warn">No node is ready in the job's datacenters and node pool.</div>}
+      {g.Unknown && <div class="note warn">No node has {g.Unknown.map((u, i) => <>{i > 0 && ', '}<code>{u.Attribute}</code>{u.Similar && <> (the most similar one is <code>{u.Similar}</code>)</>}</>)}.</div>}
       {(conditions.length > 0 || shortages.length > 0) && <div class="stack8"><h3>What was found on {plural(g.Nodes, 'ready node')}</h3>
         <Table1 label="What is missing" head={['What it needs', 'Most that is free', 'Nodes without it']} rows={[
           ...conditions.map(([c, n]) => [<>meets <code>{c}</code></>, '–', <Share n={n} of={g.Nodes} />]),
@@ -54,7 +55,9 @@ function ChangeRow({ c, i, g, v }: { c: Change; i: number; g: GroupWhy; v: JobVi
   const may = session.may('submit-job', v.ns)
   return <div class="change"><span class="wrap" style={{ flex: '1 1 300px' }}>{c.Text.charAt(0).toUpperCase() + c.Text.slice(1)}</span>
     {editable(c) && (may ? <a class="btn main-action" href={href(`/run?job=${enc(v.id)}&ns=${enc(v.ns)}&group=${enc(g.Group)}&change=${i}`)}>Make this change…</a> : <span class="small dim">Your token lacks submit-job.</span>)}
-    {c.Present && <a class="btn" href={href(to.node(c.Present.NodeID))}>Open {c.Present.NodeName}</a>}
-    {c.Port && !c.Port.Dynamic && <a class="btn" href={href(to.alloc(c.Port.AllocID))}>Open {c.Port.Holder}</a>}
+    {(c.And ? [c, c.And] : [c]).map((x) => <>
+      {x.Present && <a class="btn" href={href(to.node(x.Present.NodeID))}>Open {x.Present.NodeName}</a>}
+      {x.Port && !x.Port.Dynamic && <a class="btn" href={href(to.alloc(x.Port.AllocID))}>Open {x.Port.Holder}</a>}
+    </>)}
   </div>
 }
