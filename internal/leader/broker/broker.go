@@ -380,7 +380,7 @@ func (b *Broker) reap() error {
 	for i, e := range failed {
 		c := &state.FailEval{
 			ID: e.ID, Why: "it was delivered to workers too often without being decided", Timeline: timelines[i],
-			Wait: now.Add(b.limits.FollowUpAfter).UnixNano(), Now: now.UnixNano(),
+			Wait: now.Add(b.limits.FollowUpAfter).UnixNano(), Now: e.At.UnixNano(),
 		}
 		rand.Read(c.FollowUp[:])
 		c.Stamp(b.term)

@@ -53,7 +53,7 @@ type item struct {
 	applying   bool // its plan is being applied
 	deliveries int
 	token      berth.Token
-	at         time.Time // when it is due, or its time is up
+	at         time.Time // when it is due, its time is up, or its last delivery ended
 	place      int       // in the heap it is in
 	inTimers   bool      // it is in timers
 }
@@ -315,7 +315,7 @@ func (q *Queue) Nack(id berth.EvalID, token berth.Token, now time.Time) error {
 	if !q.Holds(id, token) {
 		return notHeld(id)
 	}
-	q.giveBack(q.items[id], now)
+	q.giveBack(q.items[id], now, now)
 	return nil
 }
 
@@ -333,14 +333,14 @@ func (q *Queue) Return(id berth.EvalID, token berth.Token) error {
 	return nil
 }
 
-// giveBack takes it from its worker and delivers it again after a delay. After
-// too many deliveries it goes to the failed ones instead, since it may crash
-// every worker.
-func (q *Queue) giveBack(it *item, now time.Time) {
+// giveBack takes it from its worker, whose time with it ended at some time, and
+// delivers it again after a delay. After too many deliveries it goes to the
+// failed ones instead, since it may crash every worker.
+func (q *Queue) giveBack(it *item, ended, now time.Time) {
 	q.release(it)
 	it.token, it.applying = 0, false
 	if it.deliveries >= q.limits.Deliveries {
-		it.state = itemFailed
+		it.state, it.at = itemFailed, ended
 		q.failed = append(q.failed, it)
 		return
 	}
@@ -390,7 +390,7 @@ func (q *Queue) Tick(now time.Time) (again time.Time) {
 		case itemDelayed:
 			q.enqueue(it)
 		case itemHeld:
-			q.giveBack(it, now)
+			q.giveBack(it, it.at, now)
 		}
 	}
 	return time.Time{}
@@ -418,11 +418,18 @@ func (q *Queue) Dropped() []Superseded {
 	return d
 }
 
+// Failure is an evaluation that was delivered too often, and when its last
+// delivery ended: several that fail at once have a time each.
+type Failure struct {
+	*berth.Eval
+	At time.Time
+}
+
 // Failed returns, once, the evaluations that were delivered too often.
-func (q *Queue) Failed() (out []*berth.Eval) {
+func (q *Queue) Failed() (out []Failure) {
 	for _, it := range q.failed {
 		if q.items[it.eval.ID] == it {
-			out = append(out, it.eval)
+			out = append(out, Failure{it.eval, it.at})
 		}
 	}
 	q.failed = nil

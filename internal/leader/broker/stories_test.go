@@ -258,7 +258,7 @@ func (tl *teller) leavers() string {
 		fmt.Fprintf(&out, "%s is superseded by %s\n", evalName(d.Old), evalName(d.New))
 	}
 	for _, e := range tl.queue.Failed() {
-		fmt.Fprintf(&out, "%s failed\n", evalName(e.ID))
+		fmt.Fprintf(&out, "%s failed, %v ago\n", evalName(e.ID), tl.now.Sub(e.At))
 	}
 	return out.String()
 }
