@@ -48,6 +48,7 @@ type Deletion struct {
 	Cause        Cause
 	RequestIndex uint64 // of the command that marked it
 	Time         int64  // ns since 1970
+	Force        bool   `json:",omitempty" msgpack:",omitempty"` // it waits for no allocation, and neither do its children
 }
 
 // The kinds of objects that own others or are owned.

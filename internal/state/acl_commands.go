@@ -92,7 +92,7 @@ func (c *UpsertACLTokens) Apply(tx *Tx) error {
 	if err := checkRows("tokens", len(c.Tokens)); err != nil {
 		return err
 	}
-	seen := map[[32]byte]bool{}
+	seen, accessors := map[[32]byte]bool{}, map[string]bool{}
 	for _, t := range c.Tokens {
 		if err := tx.checkToken(t); err != nil {
 			return err
@@ -100,7 +100,10 @@ func (c *UpsertACLTokens) Apply(tx *Tx) error {
 		if seen[t.SecretHash] {
 			return berth.Errorf(berth.Invalid, "two tokens have one secret")
 		}
-		seen[t.SecretHash] = true
+		if accessors[t.AccessorID] {
+			return berth.Errorf(berth.Invalid, "two tokens have the accessor %s", t.AccessorID)
+		}
+		seen[t.SecretHash], accessors[t.AccessorID] = true, true
 	}
 	for _, t := range c.Tokens {
 		tx.storeToken(t)

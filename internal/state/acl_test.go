@@ -57,6 +57,7 @@ func TestTokensPoliciesAndRoles(t *testing.T) {
 		t.Error("the token does not allow what its policy and role do")
 	}
 
+	refusedAs(t, log, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{tokenOf("t2", "x", berth.TokenClient, "web"), tokenOf("t2", "y", berth.TokenClient, "web")}}, berth.Invalid, "two tokens have the accessor t2")
 	refusedAs(t, log, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{tokenOf("t2", "x", berth.TokenClient, "none")}}, berth.Invalid, `policy "none" not found`)
 	refusedAs(t, log, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{tokenOf("t2", "x", berth.TokenClient)}}, berth.Invalid, "must have 1 to 100 policies and roles, got 0")
 	refusedAs(t, log, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{tokenOf("t2", "x", berth.TokenManagement, "web")}}, berth.Invalid, "a management token has no policies")

@@ -200,10 +200,12 @@ func (c *DeleteCSIVolume) Apply(tx *Tx) error {
 		return berth.Errorf(berth.NotFound, "CSI volume not found: %s", berth.Clip(c.ID, 64))
 	}
 	claims := slices.Collect(tx.ClaimsOfCSI(c.Namespace, c.ID))
-	for _, x := range claims {
+	for _, x := range claims { // all are checked before the first is dropped: a refusal changes nothing
 		if !c.Force || x.State == ClaimTaken || x.State == ClaimPublished {
 			return berth.Errorf(berth.Conflict, "CSI volume %s is claimed by allocation %s (%s); stop it first", c.ID, x.AllocID, x.State)
 		}
+	}
+	for _, x := range claims {
 		tx.dropClaim(x)
 	}
 	tx.csi.drop(tx, CSIVolumes, csiKey(c.Namespace, c.ID))

@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -353,6 +354,28 @@ func TestPluginsOfANodeRaiseEvaluations(t *testing.T) {
 		c.to.(*state.RegisterNode).Seed = [16]byte{byte(i + 1)}
 		if got := fmt.Sprint(raised(c.to)); got != c.want {
 			t.Errorf("step %d: %s, want %s", i, got, c.want)
+		}
+	}
+}
+
+// Force drops all claims of a volume or none: a claim in use keeps those that
+// could be given up.
+func TestForceDropsAllClaimsOrNone(t *testing.T) {
+	for _, down := range []int{1, 2} { // whichever claim is looked at first
+		store, _ := statetest.New(t, runsCSI(1), runsCSI(2), &state.PutCSIVolume{Volume: csiVolume("data"), Now: 5},
+			statetest.Register(csiJob(t, "a", berth.AccessMultiWriter, false), 1), places(1, 1),
+			statetest.Register(csiJob(t, "b", berth.AccessMultiWriter, false), 2), places(2, 2),
+			&state.SetNodeStatus{ID: statetest.ID[berth.Node](down), Status: berth.NodeDown, Now: 9e9})
+		before := store.Snapshot()
+		if n := len(slices.Collect(before.CSIClaims())); n != 2 {
+			t.Fatalf("%d claims are taken, want 2", n)
+		}
+		tx := state.Begin(before)
+		if r := tx.Apply(&state.DeleteCSIVolume{Namespace: "default", ID: "data", Force: true}); berth.KindOf(r.Err) != berth.Conflict {
+			t.Errorf("%v; want a conflict", r.Err)
+		}
+		if after := tx.Seal(); after.Hash() != before.Hash() {
+			t.Errorf("the refusal changed the state: claims are %v", slices.Collect(after.CSIClaims()))
 		}
 	}
 }

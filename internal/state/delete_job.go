@@ -40,7 +40,7 @@ func (c *DeleteJob) Apply(tx *Tx) error {
 		switch {
 		case c.Policy == berth.Orphan: // some of what it owned is gone already
 			return deleting(marked)
-		case c.Policy == marked.Deletion.Policy && !marked.hasSuccessor() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0):
+		case c.Policy == marked.Deletion.Policy && !marked.hasSuccessor() && (!c.Force || tx.Blocking(c.Key, old.UID) == 0 && !tx.forces(marked)):
 			return berth.Refusef(berth.CodeAlreadyDone, "job %q, %s, is being deleted since index %d", c.Key, marked.UID.Text('j'), marked.Deletion.RequestIndex)
 		}
 	}
@@ -89,7 +89,20 @@ func (c *DeleteJob) deletion(tx *Tx, marked *JobDeletion) berth.Deletion {
 	default:
 		d = marked.Deletion
 	}
+	if c.Force && tx.LogVersion >= forceSince {
+		d.Force = true
+	}
 	return d
+}
+
+// forceSince is the log version since which the mark of a job tells that it is
+// deleted by force, so that its children are as well, and since which no job goes
+// before its children.
+const forceSince = 10
+
+// forces reports whether force is still to be noted in the mark of a job.
+func (tx *Tx) forces(marked *JobDeletion) bool {
+	return tx.LogVersion >= forceSince && !marked.Deletion.Force
 }
 
 // giveUp marks the job's allocations as lost: nobody waits for their end.
@@ -225,6 +238,9 @@ func (c *FinalizeDeletions) Apply(tx *Tx) error {
 		}
 		if tx.owns(r.UID) {
 			return berth.Refusef(berth.CodeNotEmpty, "job %q, %s, is held by resources that it owns: %d", r.Key, r.UID.Text('j'), tx.Dependents(r.UID))
+		}
+		if n := len(tx.ChildrenOfIncarnation(r.Key, r.UID)); n > 0 && tx.LogVersion >= forceSince {
+			return berth.Refusef(berth.CodeNotEmpty, "job %q, %s, is held by its children: %d", r.Key, r.UID.Text('j'), n)
 		}
 		gone = append(gone, tx.Job(r.Key))
 	}

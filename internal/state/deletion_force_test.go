@@ -6,6 +6,7 @@ import (
 
 	"berth"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 )
 
@@ -21,6 +22,7 @@ func forces(eval int) *state.DeleteJob {
 func TestForcedDeletion(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		store, log := running(t)
+		log.Must(t, &state.RaiseLogVersion{To: codec.LogVersion})
 		j := store.Snapshot().Job(webKey)
 		for _, p := range []berth.Propagation{berth.Background, berth.Orphan} {
 			c := forces(2)
@@ -31,13 +33,14 @@ func TestForcedDeletion(t *testing.T) {
 			log.Must(t, deletes(berth.Foreground, 2), report(store, 1, berth.ClientComplete))
 			before := store.Snapshot().Deletion(webKey).Deletion
 			log.Must(t, forces(3))
+			before.Force = true
 			if now := store.Snapshot().Deletion(webKey).Deletion; now != before {
 				t.Errorf("the mark was %+v and is %+v", before, now)
 			}
-			wantTold(t, store, "deleting since 4, held by 0; run complete; stop lost")
+			wantTold(t, store, "deleting since 5, held by 0; run complete; stop lost")
 		} else {
 			log.Must(t, forces(3))
-			wantTold(t, store, "deleting since 4, held by 0; stop lost; stop lost")
+			wantTold(t, store, "deleting since 5, held by 0; stop lost; stop lost")
 		}
 		s := store.Snapshot()
 		var last *berth.Alloc
@@ -123,11 +126,12 @@ func TestWhatEndsIsNoOrphan(t *testing.T) {
 	}
 }
 
-// What a parent begot is a job of its own, which nothing owns: to delete the
-// parent, in whatever way, leaves it as it is.
+// A parent that is deleted in the foreground goes after its children. To delete it
+// otherwise leaves them as they are, and so did every deletion before log version
+// 10.
 func TestChildrenOutliveTheirParent(t *testing.T) {
 	for _, p := range berth.Propagations {
-		store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), registerParent(parent(t, "web", `"Periodic": {"Spec": "* * * * *"}`), 1))
+		store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), &state.RaiseLogVersion{To: 9}, registerParent(parent(t, "web", `"Periodic": {"Spec": "* * * * *"}`), 1))
 		log.Must(t, launch("web", 60, 60, 1))
 		child := func() (j *berth.Job) {
 			for j = range store.Snapshot().ChildrenOf(webKey) {
@@ -151,5 +155,34 @@ func TestChildrenOutliveTheirParent(t *testing.T) {
 				t.Errorf("%s: the child's allocation is %s, %s, owned by %+v", p, a.Desired, a.Client, a.Owners())
 			}
 		}
+	}
+}
+
+// A job that is being deleted in the foreground is held by its children, also by
+// force; then its mark says that they are to go by force as well.
+func TestChildrenHoldTheirParent(t *testing.T) {
+	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), &state.RaiseLogVersion{To: codec.LogVersion}, registerParent(parent(t, "web", `"Periodic": {"Spec": "* * * * *"}`), 1))
+	log.Must(t, launch("web", 60, 60, 1))
+	c := deletes(berth.Foreground, 0)
+	c.Eval = state.EvalSeed{}
+	log.Must(t, c)
+	web := store.Snapshot().Job(webKey)
+	refusedAs(t, log, finalizes(web), berth.Conflict, "is held by its children: 1")
+	if store.Snapshot().Deletion(webKey).Deletion.Force {
+		t.Error("the mark says that it is deleted by force")
+	}
+	c.Force = true
+	log.Must(t, c)
+	if !store.Snapshot().Deletion(webKey).Deletion.Force {
+		t.Error("the mark does not say that it is deleted by force")
+	}
+	refusedAs(t, log, c, berth.Conflict, "already-done: job")
+	refusedAs(t, log, finalizes(web), berth.Conflict, "is held by its children: 1")
+	for j := range store.Snapshot().ChildrenOf(webKey) {
+		log.Must(t, &state.DeleteJob{Key: j.Key(), Policy: berth.Background, Intent: berth.IntentUser, Now: 9})
+	}
+	log.Must(t, finalizes(web))
+	if store.Snapshot().Job(webKey) != nil {
+		t.Error("it is still there")
 	}
 }

@@ -29,5 +29,24 @@ func (c *IntroduceNode) Apply(tx *Tx) error {
 	return nil
 }
 
+// introducedSince is the log version that brought introduction tokens.
+const introducedSince = 6
+
+// needs implements needer: the node may need more than its introduction does.
+func (c *IntroduceNode) needs() int {
+	if c.Register == nil {
+		return introducedSince
+	}
+	return max(introducedSince, c.Register.needs())
+}
+
+// feature implements featured.
+func (c *IntroduceNode) feature() string {
+	if c.needs() == introducedSince {
+		return "introduction tokens of nodes"
+	}
+	return c.Register.feature()
+}
+
 // errIntroductionUsed refuses an introduction token that a node has used.
 var errIntroductionUsed = berth.Errorf(berth.Denied, "%s: another node has registered with this introduction token", berth.PermissionDenied)

@@ -183,6 +183,10 @@ func TestFieldsNeedALogVersion(t *testing.T) {
 		{mounting(berth.TypeStream, berth.AttachFilesystem), 9},
 		{csiVolumeOf(berth.AttachFilesystem), 7},
 		{csiVolumeOf(berth.AttachBlock), 9},
+		{&state.IntroduceNode{}, 6},
+		{&state.IntroduceNode{Register: statetest.AddNode(1, 100, 100)}, 6},
+		{&state.IntroduceNode{Register: statetest.AddNode(1, 100, 100, func(n *berth.Node) { n.NodeMaxAllocs = 3 })}, 7},
+		{&state.IntroduceNode{Register: statetest.AddNode(1, 100, 100, func(n *berth.Node) { n.CSINodePlugins = map[string]*berth.CSIInfo{"p": {}} })}, 7},
 		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Quota: "q"}, {OptionalExtraClaims: map[string]string{"a": "b"}}}}, 8},
 		{&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{RequiredExtraClaims: map[string]string{"a": "b"}}, {Quota: "q"}}}, 8},
 	} {
@@ -246,7 +250,7 @@ func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
 	for i, version := range []string{"3", "4", "5", "6", "7", "8", "9", "10"} {
 		logVersion := i + 1
-		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}, 7: &state.RaiseLogVersion{To: 7}, 8: &state.RaiseLogVersion{To: 8}, 9: &state.RaiseLogVersion{To: 9}}[logVersion]
+		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}, 7: &state.RaiseLogVersion{To: 7}, 8: &state.RaiseLogVersion{To: 8}, 9: &state.RaiseLogVersion{To: 9}, 10: &state.RaiseLogVersion{To: 10}}[logVersion]
 		if raise != nil {
 			if _, err := log.Propose(t.Context(), raise); err != nil {
 				t.Fatal(err)

@@ -48,13 +48,14 @@ const mostChildren = 100
 
 // children returns how many children hold a job that is deleted, and commands
 // that delete those which are not being deleted yet: in the foreground, too, so
-// that their allocations end before them.
+// that their allocations end before them, unless the job is deleted by force.
 func (c *Controller) children(snap *state.Snapshot, d *state.JobDeletion, now time.Time) (n int, do []state.Command) {
 	for _, j := range snap.ChildrenOfIncarnation(d.Key, d.UID) {
-		if n++; len(do) == mostChildren || snap.Deletion(j.Key()) != nil {
+		n++
+		if was := snap.Deletion(j.Key()); len(do) == mostChildren || was != nil && (was.Deletion.Force || !d.Deletion.Force) {
 			continue
 		}
-		x := &state.DeleteJob{Key: j.Key(), UID: j.UID, Policy: berth.Foreground, Intent: berth.IntentUser, Now: now.UnixNano()}
+		x := &state.DeleteJob{Key: j.Key(), UID: j.UID, Policy: berth.Foreground, Force: d.Deletion.Force, Intent: berth.IntentUser, Now: now.UnixNano()}
 		c.chance.Read(x.Eval.ID[:])
 		x.Eval.TriggeredBy, x.Eval.Cause = berth.TriggerJobDeregister, berth.Cause{Kind: berth.CauseSystem, Request: d.Deletion.Cause.Request}
 		do = append(do, x)

@@ -11,6 +11,7 @@ import (
 	"berth/internal/leader/finalize"
 	"berth/internal/schedule"
 	"berth/internal/state"
+	"berth/internal/state/codec"
 	"berth/internal/state/statetest"
 
 	"pgregory.net/rapid"
@@ -212,6 +213,44 @@ func BenchmarkAudit(b *testing.B) {
 		if do, _ := c.Step(snap, now); do != nil {
 			b.Fatal(do)
 		}
+	}
+}
+
+// Force reaches the children of a job, also those that are being deleted without.
+func TestForceReachesChildren(t *testing.T) {
+	store, log := statetest.New(t, &state.BeginTerm{Term: 3}, &state.RaiseLogVersion{To: codec.LogVersion}, statetest.AddNode(1, 1000, 1000))
+	log.Must(t, &state.RegisterJob{Job: statetest.Job(t, `{"ID": "job0", "Type": "batch", "ParameterizedJob": {}, "TaskGroups": [{"Name": "g"}]}`), Now: 3})
+	for n := range 3 {
+		log.Must(t, &state.DispatchJob{Key: key(0), Child: berth.JobID(fmt.Sprint("job0/dispatch-", n)), Eval: seed(n + 1), Now: 4})
+		log.Must(t, schedule.Decide(store.Snapshot(), store.Snapshot().Eval(seed(n+1).ID), 0, time.Unix(5, 0)).Plan)
+	}
+	c := finalize.New([32]byte{})
+	step := func() {
+		do, _ := c.Step(log.Tip(), time.Unix(9, 0))
+		leader.Stamp(log.Tip().Term, do...)
+		log.Must(t, do...)
+	}
+	gone := &state.DeleteJob{Key: key(0), Policy: berth.Foreground, Intent: berth.IntentUser, Now: 5}
+	log.Must(t, gone)
+	step()
+	live := func() (n int) {
+		for a := range store.Snapshot().Allocs() {
+			if !a.Ended() {
+				n++
+			}
+		}
+		return n
+	}
+	if step(); live() != 3 || store.Snapshot().Job(key(0)) == nil {
+		t.Fatalf("without force %d allocations of 3 are waited for", live())
+	}
+	gone.Force = true
+	log.Must(t, gone)
+	for range 3 {
+		step()
+	}
+	if n := len(slices.Collect(store.Snapshot().Jobs(berth.AllNamespaces, ""))); n > 0 || live() > 0 {
+		t.Errorf("by force %d jobs and %d allocations are left", n, live())
 	}
 }
 

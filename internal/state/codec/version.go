@@ -13,12 +13,12 @@ package codec
 // LogVersion is the log version of this build. A new command, or a new field of
 // a command or row, needs the next one; the state's test of log versions fails
 // until it is there.
-const LogVersion = 9
+const LogVersion = 10
 
 // SnapshotVersion is the newest version of saved snapshots that this build
 // writes and reads. It reads older ones, and writes the oldest one that fits:
 // see SnapshotOf.
-const SnapshotVersion = 11
+const SnapshotVersion = 12
 
 // The first versions of saved snapshots that have certain rows.
 const (
@@ -33,12 +33,13 @@ const (
 	RoomSince     = 9  // CSI volumes, claims and plugins, and what belongs to log version 7
 	ClaimsSince   = 10 // what belongs to log version 8
 	DevicesSince  = 11 // what belongs to log version 9
+	ForceSince    = 12 // what belongs to log version 10
 )
 
 // savedSince maps log versions to the oldest version of saved snapshots that
 // can hold such a state. That one is written, so that an older server can read
 // it.
-var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince, 7: RoomSince, 8: ClaimsSince, 9: DevicesSince}
+var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince, 7: RoomSince, 8: ClaimsSince, 9: DevicesSince, 10: ForceSince}
 
 // SnapshotOf returns the version in which a state with a log version is saved.
 func SnapshotOf(logVersion int) int { return savedSince[logVersion] }
