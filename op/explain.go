@@ -18,6 +18,11 @@ type Trace struct {
 	JobUID    string // the incarnation whose evaluations these are; "" for all incarnations
 	JobStatus string // "" if the job no longer exists
 	Evals     []TracedEval
+	// Older and Later are how many evaluations Limit left out before and behind
+	// Evals, Unmatched how many Filter left out.
+	Older     int `json:",omitempty"`
+	Later     int `json:",omitempty"`
+	Unmatched int `json:",omitempty"`
 }
 
 // TracedEval is one evaluation of a trace.
@@ -266,17 +271,30 @@ type AllocReason struct {
 }
 
 // JobTraceQuery asks for the evaluations of a job: of its newest incarnation,
-// or with All of all incarnations.
+// or with All of all incarnations. Filter selects those that match and those that
+// they came from.
 type JobTraceQuery struct {
 	JobID string
 	All   bool `query:"all"`
+	// Limit is the most evaluations in the answer: the last whole trees, or the
+	// beginning of the last. 0 is no limit.
+	Limit int `query:"limit"`
+	Query
+}
+
+// EvalTraceQuery asks for the evaluations of the job that an evaluation is of.
+// Limit and Filter are as in JobTraceQuery, but the tree of the evaluation is
+// always there.
+type EvalTraceQuery struct {
+	EvalID string
+	Limit  int `query:"limit"`
 	Query
 }
 
 // The operations of lineage and explanation.
 var (
 	TraceJob    = define[JobTraceQuery, Trace]("job.trace", "GET /v1/job/{JobID}/trace", "", acl.ReadJob, acl.QuerySpace, leader)
-	TraceEval   = define[EvalRef, Trace]("eval.trace", "GET /v1/evaluation/{EvalID}/trace", "", acl.ReadJob, acl.EvalSpace, leader)
+	TraceEval   = define[EvalTraceQuery, Trace]("eval.trace", "GET /v1/evaluation/{EvalID}/trace", "", acl.ReadJob, acl.EvalSpace, leader)
 	ExplainJob  = define[JobRef, Explanation]("job.explain", "GET /v1/job/{JobID}/explain", "", acl.ReadJob, acl.QuerySpace, leader)
 	ExplainEval = define[EvalRef, Explanation]("eval.explain", "GET /v1/evaluation/{EvalID}/explain", "", acl.ReadJob, acl.EvalSpace, leader)
 )

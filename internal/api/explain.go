@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"berth"
@@ -29,7 +30,7 @@ func traceJob(r *Read, in *op.JobTraceQuery) (op.Trace, error) {
 	if j != nil && !in.All {
 		uid = &j.UID
 	}
-	return r.trace(k, uid), nil
+	return r.trace(k, uid, berth.EvalID{}, in.Limit)
 }
 
 // remembers reports whether an evaluation or an allocation is left of a job that
@@ -45,17 +46,24 @@ func (r *Read) remembers(k berth.JobKey) bool {
 }
 
 // traceEval returns the trace of the job that an evaluation is of.
-func traceEval(r *Read, in *op.EvalRef) (op.Trace, error) {
+func traceEval(r *Read, in *op.EvalTraceQuery) (op.Trace, error) {
 	e, err := r.eval(in.EvalID)
 	if err != nil {
 		return op.Trace{}, err
 	}
-	return r.trace(e.Key(), &e.JobUID), nil
+	return r.trace(e.Key(), &e.JobUID, e.ID, in.Limit)
 }
 
-// trace returns the evaluations of a job. The answer changes with any of them and
-// with any allocation of the job.
-func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
+// trace returns the evaluations of a job, the tree of one among them if it is not
+// zero. The answer changes with any of them and with any allocation of the job.
+func (r *Read) trace(k berth.JobKey, uid *berth.UID, of berth.EvalID, limit int) (op.Trace, error) {
+	if limit < 0 {
+		return op.Trace{}, berth.Errorf(berth.Invalid, "limit: must not be negative, got %d", limit)
+	}
+	matches, err := rowFilter(r.Query.Filter, nil, r.tracedEval)
+	if err != nil {
+		return op.Trace{}, err
+	}
 	// A job without a summary was purged. Then any change may be about it.
 	index := max(r.LastChange(state.Evals), r.LastChange(state.Allocs))
 	if sum := r.Summary(k); sum != nil {
@@ -65,7 +73,7 @@ func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	out := op.Trace{Namespace: k.Namespace, JobID: k.ID, Evals: []op.TracedEval{}}
 	// The index is known by now, and the rest is expensive.
 	if r.Waits() {
-		return out
+		return out, nil
 	}
 	if uid != nil {
 		out.JobUID = uid.Text('j')
@@ -75,16 +83,28 @@ func (r *Read) trace(k berth.JobKey, uid *berth.UID) op.Trace {
 	if j := r.Job(k); j != nil && (uid == nil || j.UID == *uid) {
 		out.JobStatus, _ = r.Summary(k).Status(j)
 	}
-	for _, s := range explain.Trace(r.Snapshot, k, uid) {
-		if !r.visible(op.TraceJob.Need, s.Eval.Namespace) {
-			continue
+	// The filter comes after the rights: it must not reveal rows by its errors.
+	steps := slices.DeleteFunc(explain.Trace(r.Snapshot, k, uid), func(s explain.Step) bool { return !r.visible(op.TraceJob.Need, s.Eval.Namespace) })
+	all := len(steps)
+	if r.Query.Filter != "" {
+		if steps, err = explain.Matching(steps, matches); err != nil {
+			return op.Trace{}, err
 		}
-		out.Evals = append(out.Evals, op.TracedEval{
-			Eval: r.evalView(s.Eval), JobUID: s.Eval.JobUID.Text('j'), Depth: s.Depth, Parent: s.Parent, Link: s.Link,
-			Placed: r.traced(s.Placed), Updated: r.traced(s.Updated), Stopped: r.traced(s.Stopped),
-		})
 	}
-	return out
+	out.Unmatched = all - len(steps)
+	steps, out.Older, out.Later = explain.Newest(steps, limit, of)
+	for i := range steps {
+		out.Evals = append(out.Evals, r.tracedEval(&steps[i]))
+	}
+	return out, nil
+}
+
+// tracedEval shows one evaluation of a trace.
+func (r *Read) tracedEval(s *explain.Step) op.TracedEval {
+	return op.TracedEval{
+		Eval: r.evalView(s.Eval), JobUID: s.Eval.JobUID.Text('j'), Depth: s.Depth, Parent: s.Parent, Link: s.Link,
+		Placed: r.traced(s.Placed), Updated: r.traced(s.Updated), Stopped: r.traced(s.Stopped),
+	}
 }
 
 // traced returns allocations as a trace shows them, with the reason for their

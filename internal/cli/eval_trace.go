@@ -24,7 +24,8 @@ func evalTraceCommand() *command {
 			t := evalTrace{
 				data:    f.data(),
 				all:     f.Bool("all", "With a job: include the evaluations of earlier jobs with the same ID."),
-				limit:   f.Int("limit", 200, "Show at most this `number` of evaluations, the newest trees first; 0 shows all."),
+				limit:   f.Int("limit", 200, "Show at most this `number` of evaluations, of the newest trees; 0 shows all."),
+				filter:  f.String("filter", "Show only evaluations that match this `expression` over the fields shown by -json, such as 'Status == \"failed\"', and those that they came from."),
 				verbose: f.Bool("verbose", "Show IDs in full."),
 			}
 			return t.run
@@ -37,6 +38,7 @@ type evalTrace struct {
 	data         dataFlags
 	all, verbose *bool
 	limit        *int
+	filter       *string
 	job          berth.JobKey // whose evaluations are traced
 	// supersedes lists the evaluations whose work each of the trace does.
 	supersedes map[berth.EvalID][]string
@@ -68,45 +70,25 @@ func (t evalTrace) run(ctx context.Context, c *call) error {
 		p.gap()
 		p.linef("None")
 	}
-	shown, older, later := newest(trace.Evals, *t.limit)
-	if older > 0 {
+	if trace.Older > 0 {
 		p.gap()
-		p.linef("%s before these: -limit 0 shows all", plural(older, "evaluation"))
+		p.linef("%s before these: -limit 0 shows all", plural(trace.Older, "evaluation"))
 	}
-	for i := range shown {
-		if shown[i].Depth == 0 {
+	for i := range trace.Evals {
+		if trace.Evals[i].Depth == 0 {
 			p.gap()
 		}
-		t.draw(c, p, shown, i)
+		t.draw(c, p, trace.Evals, i)
 	}
-	if later > 0 {
+	if trace.Later > 0 {
 		p.gap()
-		p.linef("%s more in this tree: -limit 0 shows all", plural(later, "evaluation"))
+		p.linef("%s after these: -limit 0 shows all", plural(trace.Later, "evaluation"))
+	}
+	if trace.Unmatched > 0 {
+		p.gap()
+		p.linef("%s: -filter does not match them or what came of them", plural(trace.Unmatched, "more evaluation"))
 	}
 	return c.show(p)
-}
-
-// newest returns the last trees that have no more evaluations than most, or the
-// beginning of the last tree if that alone has more. older and later are how
-// many were left out before and behind them.
-func newest(all []op.TracedEval, most int) (shown []op.TracedEval, older, later int) {
-	if most <= 0 || len(all) <= most {
-		return all, 0, 0
-	}
-	from, root := len(all), 0
-	for i := len(all) - 1; i >= 0 && (len(all)-i <= most || from == len(all)); i-- {
-		if all[i].Depth == 0 {
-			if len(all)-i > most {
-				root = i
-				break
-			}
-			from = i
-		}
-	}
-	if from == len(all) { // one tree alone has more
-		return all[root : root+most], root, len(all) - root - most
-	}
-	return all[from:], from, 0
 }
 
 // load finds what was named: an evaluation, a job, or a purged job.
@@ -119,11 +101,11 @@ func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace
 			return out, err
 		}
 		if len(list) == 1 {
-			out, _, err = client.Call(ctx, c.client, op.TraceEval, op.EvalRef{EvalID: list[0].ID.String()})
+			out, _, err = client.Call(ctx, c.client, op.TraceEval, op.EvalTraceQuery{EvalID: list[0].ID.String(), Limit: *t.limit, Query: op.Query{Filter: *t.filter}})
 			return out, err
 		}
 	}
-	in := op.JobTraceQuery{JobID: text, All: *t.all}
+	in := op.JobTraceQuery{JobID: text, All: *t.all, Limit: *t.limit}
 	j, _, err := c.findJob(ctx, text)
 	switch {
 	case err == nil:
@@ -131,6 +113,7 @@ func (t evalTrace) load(ctx context.Context, c *call, text string) (out op.Trace
 	case berth.KindOf(err) != berth.NotFound:
 		return out, err
 	}
+	in.Filter = *t.filter
 	out, _, gone := client.Call(ctx, c.client, op.TraceJob, in)
 	if berth.KindOf(gone) == berth.NotFound {
 		return out, berth.Errorf(berth.NotFound, "No evaluation or job with ID or prefix %q found in %s; see %q",
