@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/leader/since"
 	"berth/internal/state"
 	"berth/internal/streams"
 )
@@ -42,6 +43,7 @@ type Controller struct {
 	rand    *rand.ChaCha8
 	index   uint64    // of the last state looked at
 	audited time.Time // when all jobs were last looked at
+	last    time.Time // of the last look, by the wall clock
 	// open holds when to look at jobs although nothing happened to them. A job
 	// that had something to do is looked at again at once: its command may be
 	// refused, and then nothing changes.
@@ -53,6 +55,8 @@ type Controller struct {
 	held map[berth.UID]time.Time
 	// begun holds the jobs whose first submission was seen by this controller.
 	begun map[berth.UID]bool
+	// since holds when submissions began whose time lies ahead of the clock.
+	since since.Memory[berth.UID]
 	// submitted is told how long the first submission of a job took, from its
 	// registration on; nil tells nobody.
 	submitted func(time.Duration)
@@ -119,11 +123,14 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 // whose time has come.
 func (c *Controller) due(snap *state.Snapshot, now time.Time) []*berth.StreamJob {
 	since := c.index
-	// After a new term or a restore, and now and then, all jobs are looked at.
-	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) {
+	// After a new term or a restore, now and then, and when the clock was put
+	// back, all jobs are looked at.
+	wall := now.Round(0)
+	if since < snap.TermIndex || since < snap.Restored || !now.Before(c.audited.Add(audit)) || wall.Before(c.last) {
 		since, c.audited = 0, now
 		c.forget(snap)
 	}
+	c.last = wall
 	c.index = snap.Index
 	list := snap.StreamJobsSince(since)
 	for uid, at := range c.open {
@@ -234,8 +241,8 @@ func (l *jobStep) submit() {
 		l.plan()
 		return
 	}
-	if d := l.row.Deadline; d > 0 {
-		at := time.Unix(0, d)
+	if l.row.Deadline > 0 {
+		at := l.deadline()
 		if !l.now.Before(at) {
 			l.timeout()
 			return
@@ -247,6 +254,13 @@ func (l *jobStep) submit() {
 		return
 	}
 	l.add(&state.CompleteSubmission{Key: l.row.Key, UID: l.row.UID, Generation: l.row.Generation, Now: l.now.UnixNano()})
+}
+
+// deadline returns when the attempt is given up. If the clock was put back after
+// it began, it has its whole time from then on, not more.
+func (l *jobStep) deadline() time.Time {
+	timeout := l.job.Stream.Submission.Timeout
+	return l.since.Of(l.row.UID, time.Unix(0, l.row.Deadline).Add(-timeout), l.now).Add(timeout)
 }
 
 // maintain keeps a submitted job as planned.

@@ -142,6 +142,29 @@ func TestTimeoutFails(t *testing.T) {
 	}
 }
 
+// A clock that is put back makes no submission longer than its timeout from then
+// on.
+func TestTimeoutOfAClockThatIsPutBack(t *testing.T) {
+	w := newWorld(t, 2, ssd)
+	k := w.register(telemetry(`"Timeout": "5m"`, `"Timeout": "5s", "OnTimeout": "fail"`, `{"Name": "sink"`, `{"Name": "sink", "Resources": {"MemoryMB": 20000}`))
+	w.settle()
+	w.now = w.now.Add(-10 * time.Minute)
+	_, again := w.ctrl.Step(w.tip(), w.now)
+	if again.Sub(w.now) != 5*time.Second {
+		t.Errorf("it looks again in %v, want 5s", again.Sub(w.now))
+	}
+	w.now = w.now.Add(4 * time.Second)
+	w.settle()
+	if row := w.row(k); row.Phase != berth.PhaseSubmission {
+		t.Errorf("after 4 s it is in phase %s", row.Phase)
+	}
+	w.now = w.now.Add(time.Second)
+	w.settle()
+	if row := w.row(k); row.Phase != berth.PhaseFailed {
+		t.Errorf("after 5 s it is in phase %s", row.Phase)
+	}
+}
+
 // A job can ask that its first submission is gone on with when the leader is
 // lost: after whichever step that is, nothing is launched twice.
 func TestASubmissionIsResumed(t *testing.T) {
