@@ -109,9 +109,16 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	if err != nil {
 		return err
 	}
+	// Periodic and parameterized jobs have nothing to evaluate.
+	done := "stopped"
+	if *s.purge {
+		done = "purged"
+	}
 	// Only the ID is printed, so that a script can use it.
 	if *s.detach {
-		if !out.EvalID.IsZero() {
+		if out.EvalID.IsZero() {
+			_, err = fmt.Fprintf(c.Err, "Job %q is %s\n", j.ID, done)
+		} else {
 			_, err = fmt.Fprintln(c.Out, out.EvalID)
 		}
 		return err
@@ -120,11 +127,6 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	if !out.EvalID.IsZero() {
 		err = c.monitor(ctx, out.EvalID, o)
 	} else {
-		// Periodic and parameterized jobs have nothing to evaluate.
-		done := "stopped"
-		if *s.purge {
-			done = "purged"
-		}
 		_, err = fmt.Fprintf(c.Out, "Job %q is %s\n", j.ID, done)
 	}
 	if err != nil || *s.how != string(berth.Foreground) {

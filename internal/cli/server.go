@@ -137,7 +137,7 @@ func serverJoinCommand() *command {
 					return berth.Errorf(berth.Unavailable, "no server was joined: %s", or(out.Error, "none answers"))
 				}
 				p := c.page()
-				p.linef("Joined %d servers successfully", out.NumJoined)
+				p.linef("Joined %s successfully", plural(out.NumJoined, "server"))
 				return c.show(p)
 			}
 		},

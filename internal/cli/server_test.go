@@ -79,7 +79,7 @@ func TestServersByCommand(t *testing.T) {
 	}
 	self := b.Self()
 	addr, _ := gossip.HostPort(self.Addr, int(self.Port))
-	is(run(0, "server join "+addr), "Joined 1 servers successfully")
+	is(run(0, "server join "+addr), "Joined 1 server successfully")
 	is(run(0, "server members"), `
 Name      Address    Port   Status  Leader  Raft Version  Build  Datacenter  Region
 a.global  127.0.0.1  PORT  alive   false   3             2.0.5  dc1         global

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,7 +139,8 @@ func (p *Pool) listen() (err error) {
 
 // Start makes this server known to the others. Run or Close must follow.
 func (p *Pool) Start() error {
-	c, logger := &p.config, newLogger(p.log)
+	c := &p.config
+	logger := newLogger(p.log, c.knewOthers(p.self))
 	m := memberlist.DefaultLANConfig()
 	c.Timing.memberlist(m)
 	m.Transport, m.BindAddr, m.BindPort, m.AdvertiseAddr, m.AdvertisePort = p.net, c.Bind, p.net.port(), p.host, p.port
@@ -157,7 +157,7 @@ func (p *Pool) Start() error {
 	s.RejoinAfterLeave = c.RejoinAfterLeave
 	// The snapshot lets a server find the others again after a restart.
 	if c.Dir != "" {
-		s.SnapshotPath = filepath.Join(c.Dir, "snapshot")
+		s.SnapshotPath = c.snapshotPath()
 		if p.ring != nil {
 			s.KeyringFile = c.keyringFile()
 		}

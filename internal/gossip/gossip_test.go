@@ -392,7 +392,7 @@ func TestOtherSystems(t *testing.T) {
 		"role=berth region=west id=1":   `does not identify itself: id "1", region "west"`,
 	} {
 		m, s, events := memberlist.DefaultLocalConfig(), serf.DefaultConfig(), make(chan serf.Event, 100)
-		m.BindAddr, m.BindPort, m.Logger, m.LogOutput = "127.0.0.1", 0, newLogger(a.log), nil
+		m.BindAddr, m.BindPort, m.Logger, m.LogOutput = "127.0.0.1", 0, newLogger(a.log, false), nil
 		s.NodeName, s.MemberlistConfig, s.EventCh, s.Logger, s.LogOutput, s.LeavePropagateDelay = "x.global", m, events, m.Logger, nil, 0
 		s.Tags = map[string]string{}
 		for _, pair := range strings.Fields(tags) {

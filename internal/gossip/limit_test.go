@@ -97,7 +97,7 @@ func TestConnectionsInAll(t *testing.T) {
 func TestBadPacketsDoNotFillTheLog(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		logger := newLogger(slog.New(slog.NewTextHandler(&out, nil)))
+		logger := newLogger(slog.New(slog.NewTextHandler(&out, nil)), false)
 		for i := range 10_000 {
 			logger.Printf("[ERR] memberlist: Decrypt packet failed: %d", i)
 		}

@@ -15,13 +15,17 @@ const linesMost = 10
 // newLogger returns a logger for serf and memberlist, whose lines look like
 // "[WARN] serf: text". Their level INFO becomes DEBUG, because this package
 // logs those events itself. Lines are of one kind if one statement logs them.
-func newLogger(to *slog.Logger) *log.Logger {
-	return log.New(&lines{throttle.New(to, linesMost)}, "", log.Lshortfile)
+// knew reports whether the server knew others before it started.
+func newLogger(to *slog.Logger, knew bool) *log.Logger {
+	return log.New(&lines{to: throttle.New(to, linesMost), knew: knew}, "", log.Lshortfile)
 }
 
 // lines is a writer that logs each line of the gossip libraries at its level.
 // The lines begin with file and line of the statement that logs them.
-type lines struct{ to *throttle.Log }
+type lines struct {
+	to   *throttle.Log
+	knew bool
+}
 
 // levels maps the libraries' levels to ours.
 var levels = map[string]slog.Level{"DEBUG": slog.LevelDebug, "INFO": slog.LevelDebug, "WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError}
@@ -36,6 +40,9 @@ func (l *lines) Write(b []byte) (int, error) {
 		}
 	}
 	if strings.HasSuffix(text, "Shutdown without a Leave") { // as [Pool.Run] promises
+		level = slog.LevelDebug
+	}
+	if !l.knew && strings.HasSuffix(text, "Failed to re-join any previously known node") { // it was alone, and is
 		level = slog.LevelDebug
 	}
 	l.to.Line(from, level, text)

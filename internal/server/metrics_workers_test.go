@@ -29,6 +29,9 @@ func TestWorkersAndNodesHaveMetrics(t *testing.T) {
 			workers += n
 		}
 	}
+	if !regexp.MustCompile(`(?m)^nomad_nomad_plan_queue_depth(\{.*\})? 0$`).MatchString(text) {
+		t.Error("it does not say that no plan waits")
+	}
 	want := len(r.server.SchedulerWorkers().Schedulers)
 	if nodes != 1 || want == 0 || workers != want {
 		t.Errorf("%d nodes and %d workers instead of 1 and %d:\n%s", nodes, workers, want, strings.Join(regexp.MustCompile(`(?m)^nomad_nomad_(nodes|worker).*$`).FindAllString(text, -1), "\n"))

@@ -86,7 +86,7 @@ client {
 		w.holds(first.good("server", "members"), s.Name+".global  ::1      "+fmt.Sprint(ports[i]))
 		w.holds(first.good("operator", "raft", "list-peers"), s.rpc)
 	}
-	if out := first.good("server", "join", fmt.Sprintf("[::1]:%d", ports[1])); !strings.Contains(out, "Joined 1 servers") {
+	if out := first.good("server", "join", fmt.Sprintf("[::1]:%d", ports[1])); !strings.Contains(out, "Joined 1 server ") {
 		t.Error(out)
 	}
 
