@@ -28,6 +28,9 @@ func keep(file, name string, command []string) int {
 	}
 	orders := make(chan os.Signal, 1)
 	signal.Notify(orders, unix.SIGTERM)
+	// What was ignored when the agent was started, as SIGHUP under nohup, would be
+	// ignored by the task as well. What is caught here is not.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
 	c := exec.Command(command[0], command[1:]...)
 	c.Stdout, c.Stderr, c.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
 	if name != "" {

@@ -3,9 +3,11 @@ package raw
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "supervise" {
 		os.Exit(supervise.Main(os.Args[2:]))
 	}
+	signal.Ignore(syscall.SIGHUP) // as under nohup: tasks get it all the same
 	os.Exit(m.Run())
 }
 
