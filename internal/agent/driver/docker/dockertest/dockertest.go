@@ -47,6 +47,10 @@ type Engine struct {
 // takes one second.
 const startTime = 3 * time.Minute
 
+// downTime is how long an engine may take to end before it is killed. It gives its
+// own parts 15 s.
+const downTime = time.Minute
+
 // Run runs the tests of a package with an engine, which it hands to ready. If
 // this is not root, ready gets nil and the tests skip with [Need].
 func Run(m *testing.M, ready func(*Engine)) int {
@@ -175,12 +179,27 @@ func (e *Engine) Down() error {
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-e.ended:
-	case <-time.After(startTime):
+	case <-time.After(downTime): // dockerd was once seen to take no notice of the signal
 		_ = e.cmd.Process.Kill()
 		<-e.ended
+		e.endContainerd()
 	}
 	e.cmd = nil
 	return e.log.Close()
+}
+
+// endContainerd kills the containerd of an engine that was killed: the next one
+// would take it for its own while it ends.
+func (e *Engine) endContainerd() {
+	file := filepath.Join(e.dir, "exec", "containerd", "containerd.pid")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && pid > 1 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = os.Remove(file)
 }
 
 // Log returns what the engine has logged.
