@@ -125,6 +125,28 @@ func TestJobChangesMeanwhile(t *testing.T) {
 	})
 }
 
+// So is one whose job is stopped while it is decided: nothing runs then.
+func TestAJobIsStoppedMeanwhile(t *testing.T) {
+	key := berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}
+	second := statetest.ID[berth.Eval](2)
+	inTrouble(t, func(c *cluster, n int, _ *state.ApplyPlan) {
+		if n == 1 {
+			c.log.Must(c.t, &state.StopJob{Key: key, Eval: state.EvalSeed{ID: second, TriggeredBy: berth.TriggerJobDeregister, Cause: berth.Cause{Kind: berth.CauseUser}}, Now: 3})
+		}
+	}, func(c *cluster) {
+		s := c.do(statetest.AddNode(1, 4000, 4000), statetest.Register(statetest.Job(t, `{"ID":"web","TaskGroups":[{"Name":"g","Count":1}]}`), 1))
+		if got := live(s, "web"); len(got) != 0 || !s.Job(key).Stop {
+			t.Errorf("%d run", len(got))
+		}
+		if e := s.Eval(second); e.Status != berth.EvalComplete {
+			t.Errorf("the evaluation of the stop is %s", e.Status)
+		}
+		if e := s.Eval(statetest.ID[berth.Eval](1)); e.Status != berth.EvalCanceled || e.SupersededBy != second && e.StatusDescription != "superseded by evaluation "+second.String() {
+			t.Errorf("the first is %s: %s", e.Status, e.StatusDescription)
+		}
+	})
+}
+
 // An evaluation that was canceled while it was decided places nothing.
 func TestCanceledMeanwhile(t *testing.T) {
 	inTrouble(t, func(c *cluster, n int, plan *state.ApplyPlan) {
