@@ -27,11 +27,7 @@ func (f *finder) both(x *op.GroupExplanation, all []place.Verdict) {
 		if !ok {
 			continue
 		}
-		second.asksLess(then)
-		second.conditions(then, left)
-		second.ports(left)
-		second.misspelt(then, left)
-		second.present(left)
+		second.single(then, left)
 		second.out = slices.DeleteFunc(second.out, func(c rankedChange) bool { // two of them is more than somebody would do
 			return c.Datacenter != "" && first.Datacenter != "" || c.NodePool != "" && first.NodePool != ""
 		})

@@ -65,11 +65,7 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 		}
 		return
 	}
-	f.asksLess(x)
-	f.conditions(x, s)
-	f.ports(s)
-	f.misspelt(x, s)
-	f.present(s)
+	f.single(x, s)
 	if len(f.out) == 0 {
 		f.both(x, s)
 	}
@@ -80,6 +76,15 @@ func (f *finder) search(x *op.GroupExplanation, s []place.Verdict) {
 	for _, c := range f.out[:min(len(f.out), changesKept)] {
 		x.Changes = append(x.Changes, c.Change)
 	}
+}
+
+// single looks for one change that helps.
+func (f *finder) single(x *op.GroupExplanation, s []place.Verdict) {
+	f.asksLess(x)
+	f.conditions(x, s)
+	f.ports(s)
+	f.misspelt(x, s)
+	f.present(s)
 }
 
 // survey fills in what is wrong with each node, and returns all verdicts, the
