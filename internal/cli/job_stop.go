@@ -111,7 +111,10 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	}
 	// Periodic and parameterized jobs have nothing to evaluate.
 	done := "stopped"
-	if *s.purge {
+	switch {
+	case *s.how == string(berth.Foreground):
+		done = "being deleted"
+	case *s.purge:
 		done = "purged"
 	}
 	// Only the ID is printed, so that a script can use it.
@@ -126,7 +129,7 @@ func (s *jobStop) stop(ctx context.Context, c *call, text string) error {
 	o := monitorOptions{verbose: *s.verbose, job: j.ID, namespace: j.Namespace}
 	if !out.EvalID.IsZero() {
 		err = c.monitor(ctx, out.EvalID, o)
-	} else {
+	} else if *s.how != string(berth.Foreground) { // untilGone tells of that
 		_, err = fmt.Fprintf(c.Out, "Job %q is %s\n", j.ID, done)
 	}
 	if err != nil || *s.how != string(berth.Foreground) {
