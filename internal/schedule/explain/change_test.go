@@ -221,7 +221,8 @@ func TestWhyThere(t *testing.T) {
 	}
 }
 
-// The fit has the name of the algorithm in force.
+// The fit has the name of the algorithm that placed the allocation, as long as
+// that is sure.
 func TestWhyThereNamesTheAlgorithm(t *testing.T) {
 	for _, algorithm := range []string{berth.AlgorithmBinpack, berth.AlgorithmSpread, berth.AlgorithmBalanced} {
 		config := *state.New().Snapshot().SchedulerConfig()
@@ -231,6 +232,12 @@ func TestWhyThereNamesTheAlgorithm(t *testing.T) {
 		a := explain.Job(c.snap(), key("web"), nowhere, c.now).Groups[0].Allocs[0]
 		if want := fmt.Sprintf("(%s %.3f)", algorithm, a.Scores["binpack"]); !strings.Contains(a.Text, want) {
 			t.Errorf("%s: %q does not contain %q", algorithm, a.Text, want)
+		}
+		config.SchedulerAlgorithm = berth.AlgorithmSpread
+		c.Must(t, &state.SetSchedulerConfig{Config: config})
+		a = explain.Job(c.snap(), key("web"), nowhere, c.now).Groups[0].Allocs[0]
+		if want := fmt.Sprintf("(fit %.3f)", a.Scores["binpack"]); !strings.Contains(a.Text, want) {
+			t.Errorf("%s, and then another: %q does not contain %q", algorithm, a.Text, want)
 		}
 	}
 }

@@ -287,11 +287,24 @@ func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	case r.RunnerUp.IsZero():
 		r.Text = fmt.Sprintf("the only one %s that met the constraints and had free capacity; score %.3f", of, r.Score)
 	case first:
-		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores, snap.SchedulerConfigFor(a.Job.NodePool).SchedulerAlgorithm), r.RunnerUpName, r.RunnerUpScore)
+		r.Text = fmt.Sprintf("the best %s: score %.3f (%s); the next was %s with %.3f", of, r.Score, scores(r.Scores, algorithmOf(snap, a)), r.RunnerUpName, r.RunnerUpScore)
 	default:
 		r.Text = fmt.Sprintf("the best %s for a later instance of its group: score %.3f; for the first instance, %s scored %.3f", of, r.Score, r.RunnerUpName, r.RunnerUpScore)
 	}
 	return r
+}
+
+// algorithmOf returns the algorithm that placed an allocation. It is not stored:
+// if the settings changed since, it is "fit", which is true of all.
+func algorithmOf(snap *state.Snapshot, a *berth.Alloc) string {
+	changed := snap.SchedulerConfig().ModifyIndex
+	if p := snap.NodePool(a.Job.NodePool); p != nil {
+		changed = max(changed, p.ModifyIndex)
+	}
+	if changed > a.CreateIndex {
+		return "fit"
+	}
+	return snap.SchedulerConfigFor(a.Job.NodePool).SchedulerAlgorithm
 }
 
 // nodeName returns the name of a node, or words for one that was deleted.
