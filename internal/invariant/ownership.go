@@ -53,12 +53,16 @@ func (p *pair) deletions() {
 		if j == nil || j.UID != d.UID {
 			continue
 		}
-		switch m := p.new.Deletion(d.Key); {
+		was, m := d.Deletion, p.new.Deletion(d.Key)
+		if m != nil { // force can be asked for later, and not be taken back
+			was.Force = was.Force || m.Deletion.Force
+		}
+		switch {
 		case m == nil:
 			if row := p.new.StreamJob(d.UID); row == nil || row.Phase != berth.PhaseStopped || d.Deletion.Intent == berth.IntentUser { // except when a user stopped a job that was to start again
 				p.addf("I-41", "the deletion of job %s, which began at index %d, was undone", d.Key, d.Deletion.RequestIndex)
 			}
-		case m.Deletion != d.Deletion && (d.Deletion.Intent == berth.IntentUser || m.Deletion.Intent != berth.IntentUser || m.Deletion.RequestIndex != d.Deletion.RequestIndex):
+		case m.Deletion != was && (d.Deletion.Intent == berth.IntentUser || m.Deletion.Intent != berth.IntentUser || m.Deletion.RequestIndex != d.Deletion.RequestIndex):
 			p.addf("I-41", "the deletion of job %s changed from %+v to %+v", d.Key, d.Deletion, m.Deletion)
 		case j.Version != p.old.Job(d.Key).Version:
 			p.addf("I-41", "job %s is being deleted but changed to version %d", d.Key, j.Version)

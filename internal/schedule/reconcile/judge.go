@@ -16,8 +16,9 @@ type group struct {
 	roll   rollout          // what a deployment lets the group do
 	waits  []Wait           // the groups that must come first and are not ready
 
-	slots    []slot // one for each index below the count
-	canaries []slot // one for each index that a canary has
+	owed     map[uint32]int // replacements of failed allocations that are not recorded yet, by index; see owes
+	slots    []slot         // one for each index below the count
+	canaries []slot         // one for each index that a canary has
 }
 
 // slot is one name of a group and what happens to it. At most one of keep, old,

@@ -48,6 +48,23 @@ func (g *group) reschedule(s *slot, a *berth.Alloc) {
 	g.stop(a, berth.StopFailed, berth.ClientPending)
 	g.replace(s, a)
 	s.replacement.Failed = true
+	g.owes(a.Index)
+	g.owed[a.Index]++
+}
+
+// owes returns how many replacements of failed allocations an index has that are
+// not recorded as attempts yet: those of this decision, and those that have found
+// no place. A canary and the instance that it is to replace have one index.
+func (g *group) owes(index uint32) int {
+	if g.owed == nil {
+		g.owed = map[uint32]int{}
+		for _, a := range g.allocs {
+			if a.Rest().StopReason == berth.StopFailed && awaitsReplacement(a) {
+				g.owed[a.Index]++
+			}
+		}
+	}
+	return g.owed[index]
 }
 
 // followUp schedules another look at an allocation, unless an evaluation is
@@ -73,7 +90,7 @@ func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 		// Count from the time of the failure. Otherwise an allocation that was
 		// given up would be due again later, without an event to trigger an
 		// evaluation.
-		recent := 0
+		recent := g.owes(a.Index)
 		for _, e := range events {
 			if ended.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {
 				recent++
