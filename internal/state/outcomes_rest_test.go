@@ -51,7 +51,7 @@ func (r *script) drain() {
 			on5 = append(on5, a.ID)
 		}
 	}
-	slices.SortFunc(on4, func(a, b berth.AllocID) int { return slices.Compare(a[:], b[:]) }) // their order in the state is none
+	slices.SortFunc(on4, func(a, b berth.AllocID) int { return slices.Compare(a[:], b[:]) }) // the state does not order them
 	seed := [16]byte{7}
 	r.refuses(berth.NotFound, &state.MigrateAllocs{Node: node(99), Allocs: on4, Seed: seed, Now: at(70)})
 	r.refuses(berth.Conflict, &state.MigrateAllocs{Node: node(4), Allocs: on4, Seed: seed, Now: at(70)}) // it is not drained
@@ -144,7 +144,7 @@ func (r *script) connections() {
 		&state.SetImport{UID: imported, Filter: &filter, Now: at(96)})
 }
 
-// namespaces deletes namespaces, of which one has a variable.
+// namespaces deletes namespaces. One has a variable, and stays until that is gone.
 func (r *script) namespaces() {
 	r.does(&state.UpsertNamespaces{Namespaces: []*berth.Namespace{{Name: "team", Description: "a team"}, {Name: "spare"}}})
 	used := variable("app/db", "sealed", 97)

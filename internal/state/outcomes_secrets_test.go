@@ -13,7 +13,7 @@ func rootID(n int) berth.RootKeyID { return statetest.ID[berth.RootKey](n) }
 
 // secrets has the life of root keys and variables. Afterwards key 4 is active.
 func (r *script) secrets() {
-	r.refuses(berth.Unavailable, &state.AddRootKey{Key: rootKey(1, berth.KeyActive)}) // there is none to follow
+	r.refuses(berth.Unavailable, &state.AddRootKey{Key: rootKey(1, berth.KeyActive)}) // no key is active yet
 	r.refuses(berth.Invalid, &state.AddRootKey{Key: rootKey(1, berth.KeyInactive), First: true})
 	r.does(&state.AddRootKey{Key: rootKey(1, berth.KeyActive), First: true})
 	r.refuses(berth.Conflict,
@@ -38,7 +38,7 @@ func (r *script) changed(path string) uint64 {
 // variables writes them with and without a check of the index.
 func (r *script) variables() {
 	first := variable("app/db", "sealed 1", 1)
-	first.Check = true // only if there is none
+	first.Check = true // the variable must not exist
 	r.does(first)
 	r.refuses(berth.Conflict, first)
 	second := variable("app/db", "sealed 2", 2)

@@ -65,7 +65,8 @@ func (f *finder) after(cmd state.Command) (second *finder, x *op.GroupExplanatio
 func (f *finder) firsts(x *op.GroupExplanation, all []place.Verdict) iter.Seq2[rankedChange, state.Command] {
 	return func(yield func(rankedChange, state.Command) bool) {
 		tried, stop := map[string]int{}, false
-		// try tries a change of a kind; make returns its command.
+		// try tries a change of a kind. make returns its command, and is called only
+		// then: a job can have thousands of constraints.
 		try := func(kind string, most int, cost float64, c op.Change, make func() state.Command) {
 			if stop || tried[kind] == most {
 				return
@@ -73,10 +74,12 @@ func (f *finder) firsts(x *op.GroupExplanation, all []place.Verdict) iter.Seq2[r
 			tried[kind]++
 			stop = !yield(rankedChange{cost, c}, make())
 		}
-		edit := func(j *berth.Job) func() state.Command { return func() state.Command { return f.register(j) } }
+		edit := func(change func() *berth.Job) func() state.Command {
+			return func() state.Command { return f.register(change()) }
+		}
 		for _, u := range x.Unknown {
 			if u.Similar != "" {
-				try("spell", firstsTried, costSpell, op.Change{Misspelt: &op.Misspelt{Attribute: u.Attribute, Instead: u.Similar}}, edit(f.renamed(u.Attribute, u.Similar)))
+				try("spell", firstsTried, costSpell, op.Change{Misspelt: &op.Misspelt{Attribute: u.Attribute, Instead: u.Similar}}, edit(func() *berth.Job { return f.renamed(u.Attribute, u.Similar) }))
 			}
 		}
 		for n := range f.ineligible() {
@@ -90,29 +93,30 @@ func (f *finder) firsts(x *op.GroupExplanation, all []place.Verdict) iter.Seq2[r
 			}
 		}
 		for _, number := range f.staticPorts(all) {
-			try("port", firstsTried, costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}}, edit(f.dynamic(number)))
+			try("port", firstsTried, costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}}, edit(func() *berth.Job { return f.dynamic(number) }))
 		}
 		for _, c := range f.constraints() {
 			if text := c.String(); x.Conditions[text] > 0 {
-				try("drop", dropsTried, costDrop, op.Change{Drop: []string{text}}, edit(f.without(text)))
+				try("drop", dropsTried, costDrop, op.Change{Drop: []string{text}}, edit(func() *berth.Job { return f.without(text) }))
 			}
 		}
 		seen := map[string]bool{}
 		for _, v := range all {
 			if dc := v.Node.Datacenter; !seen["dc "+dc] && f.outside(x, dc) {
 				seen["dc "+dc] = true
-				try("datacenter", firstsTried, costPlace, op.Change{Datacenter: dc}, edit(f.inDatacenter(dc)))
+				try("datacenter", firstsTried, costPlace, op.Change{Datacenter: dc}, edit(func() *berth.Job { return f.inDatacenter(dc) }))
 			}
 			if pool := v.Node.NodePool; !seen["pool "+pool] && f.inOtherPool(x, pool) {
 				seen["pool "+pool] = true
-				try("pool", firstsTried, costPlace, op.Change{NodePool: pool}, edit(f.inPool(pool)))
+				try("pool", firstsTried, costPlace, op.Change{NodePool: pool}, edit(func() *berth.Job { return f.inPool(pool) }))
 			}
 		}
 	}
 }
 
-// twoLess looks for two resources of which the group could ask less. The first
-// is found with the least of the second, which is then as large as it can be.
+// twoLess looks for two resources that the group could ask less of. It reduces one
+// as far as it goes to find the smallest reduction of the other, and then the
+// smallest of the first that still helps.
 func (f *finder) twoLess(x *op.GroupExplanation) {
 	for _, s := range x.Shortages {
 		most := s.Wanted - f.floor(s.Dimension)
