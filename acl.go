@@ -42,12 +42,12 @@ type ACLToken struct {
 	AccessorID     string
 	SecretHash     [32]byte `json:"-"` // SHA-256 of the secret
 	Name           string
-	Type           string
-	Policies       []string
+	Type           string   // client or management
+	Policies       []string // by name
 	Roles          []string // IDs
-	Global         bool
-	CreateTime     int64 // ns since 1970
-	ExpirationTime int64 // ns since 1970, 0: never
+	Global         bool     // it is valid in every region
+	CreateTime     int64    // ns since 1970
+	ExpirationTime int64    // ns since 1970, 0: never
 	CreateIndex    uint64
 	ModifyIndex    uint64
 }

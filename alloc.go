@@ -14,16 +14,16 @@ import (
 type Alloc struct {
 	ID     AllocID
 	NodeID NodeID
-	EvalID EvalID // the evaluation that placed it or updated it in place
-	Job    *Job
-	Group  *TaskGroup
+	EvalID EvalID     // the evaluation that placed it or updated it in place
+	Job    *Job       // the version that it was placed with or updated to
+	Group  *TaskGroup // of Job
 
 	Index   uint32 // of its name: job.group[Index]
 	Ordinal uint32 // with CreateIndex its UID
 
-	Desired  DesiredStatus
-	Client   ClientStatus
-	Orphaned bool // its job was deleted and left it running
+	Desired  DesiredStatus // what the servers want
+	Client   ClientStatus  // what its agent reported, or what servers concluded
+	Orphaned bool          // its job was deleted and left it running
 
 	Score float32 // of its node when it was placed
 
@@ -45,11 +45,11 @@ type AllocMore struct {
 	FollowupEval       EvalID     // the delayed evaluation that will replace it
 	DesiredDescription string     // why it stops, as people read it
 	StopReason         StopReason `msgpack:"-"` // why it stops; it is stored as DesiredDescription
-	ClientDescription  string
+	ClientDescription  string     // why, as people read it
 	DeploymentID       DeploymentID
 	DeploymentStatus   *AllocDeploymentStatus
 	Network            *AllocNetworkStatus
-	NoShutdownDelay    bool
+	NoShutdownDelay    bool // it is stopped without the delay of its group
 
 	Cores     []uint16      // see Grant
 	Devices   []DeviceGrant // see Grant
@@ -226,8 +226,8 @@ func enumIndex(what string, names []string, s string) (int, error) {
 type AllocDeploymentStatus struct {
 	Healthy     *bool     // nil: not decided
 	Timestamp   time.Time // when Healthy was set
-	Canary      bool
-	ModifyIndex uint64
+	Canary      bool      // it was placed as one
+	ModifyIndex uint64    // of the last change of Healthy
 }
 
 // AllocNetworkStatus is an allocation's own address.

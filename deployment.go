@@ -9,12 +9,12 @@ type Deployment struct {
 	JobID              JobID
 	JobUID             UID // of the incarnation that it rolls out
 	JobVersion         uint64
-	JobModifyIndex     uint64
-	JobSpecModifyIndex uint64
+	JobModifyIndex     uint64 // ModifyIndex of the job that it rolls out
+	JobSpecModifyIndex uint64 // JobModifyIndex of the job that it rolls out
 	JobCreateIndex     uint64
-	IsMultiregion      bool
+	IsMultiregion      bool                        // always false
 	TaskGroups         map[string]*DeploymentState // by group name
-	Status             string
+	Status             string                      // one of the Deployment constants
 	StatusDescription  string
 	EvalPriority       int    // of the evaluations raised for it
 	EvalID             EvalID // the evaluation whose plan created it; zero if that was before log version 3
@@ -40,10 +40,10 @@ type DeploymentState struct {
 	AutoPromote       bool          // promote once all canaries are healthy
 	ProgressDeadline  time.Duration // longest time between two healthy allocations
 	RequireProgressBy time.Time     // when it fails without progress
-	Promoted          bool
+	Promoted          bool          // its canaries were promoted
 	DesiredCanaries   int
 	DesiredTotal      int // the group's count
-	PlacedAllocs      int
+	PlacedAllocs      int // of this version, canaries included
 	HealthyAllocs     int
 	UnhealthyAllocs   int
 }

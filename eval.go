@@ -7,17 +7,17 @@ import "time"
 type Eval struct {
 	ID                EvalID
 	Namespace         string
-	Priority          int
+	Priority          int    // of the job; the higher is decided first
 	Type              string // the scheduler that decides it: the job's type, or core
-	TriggeredBy       string
+	TriggeredBy       string // one of the Trigger constants
 	Cause             Cause
 	JobID             JobID
-	JobUID            UID // the job's incarnation; an evaluation does not outlive it
-	JobModifyIndex    uint64
+	JobUID            UID    // the job's incarnation; an evaluation does not outlive it
+	JobModifyIndex    uint64 // of the job when the evaluation was created
 	NodeID            NodeID // set if a node was the trigger
 	NodeModifyIndex   uint64
 	DeploymentID      DeploymentID // of the version that it decided on, or that was the trigger
-	Status            string
+	Status            string       // one of the Eval constants
 	StatusDescription string
 	Failure           string // of a failed one: a Failure constant, or "" for any other reason
 	WaitUntil         int64  // ns since 1970; 0 is at once
@@ -151,8 +151,8 @@ type Delivery struct {
 // steps not taken. The command that ends the evaluation writes it; until then
 // only the leader knows it.
 type Timeline struct {
-	Enqueued   int64
-	Dequeued   int64
+	Enqueued   int64 // it could be given to a worker
+	Dequeued   int64 // it was given to the worker that has or had it last
 	Planned    int64 // the first plan was submitted
 	Applied    int64 // the last plan was submitted
 	Deliveries int   // how often a worker was given it
@@ -185,7 +185,7 @@ func (m *Missed) QuotaReached() string {
 // AllocMetric explains a decision about one group: which nodes were considered,
 // why nodes were rejected, and the scores of the best.
 type AllocMetric struct {
-	NodesEvaluated     int
+	NodesEvaluated     int // nodes that were looked at
 	NodesFiltered      int // not feasible
 	NodesInPool        int
 	NodePool           string
@@ -198,9 +198,9 @@ type AllocMetric struct {
 	Shortages          []Shortage     // the numbers behind DimensionExhausted
 	QuotaExhausted     []string       // what the namespace's quota has too little of, with numbers
 	Scores             map[string]float64
-	AllocationTime     time.Duration
-	CoalescedFailures  int         // further instances that failed for the same reasons
-	ScoreMetaData      []NodeScore // the best nodes
+	AllocationTime     time.Duration // how long it took to decide
+	CoalescedFailures  int           // further instances that failed for the same reasons
+	ScoreMetaData      []NodeScore   // the best nodes
 }
 
 // Shortage is a dimension that some nodes lacked, with numbers.
@@ -208,7 +208,7 @@ type Shortage struct {
 	Dimension string // cpu, memory, disk, or "port 8080"
 	Unit      string // MHz, MiB, or ""
 	Nodes     int    // nodes that lacked it
-	Wanted    int64
+	Wanted    int64  // what one instance needs
 	Free      int64  // the most that any of them had
 	Holder    string // for a port: what uses it
 }

@@ -58,45 +58,45 @@ const (
 // Job is what a user wants to run: groups of tasks, how many of each, and
 // where. A stored Job is one version of it and never changes.
 type Job struct {
-	Region           string
+	Region           string // where it runs
 	Namespace        string
 	ID               JobID
 	Name             string
-	Type             string
-	Priority         int
-	AllAtOnce        bool     // its plans are committed in full or not at all
-	Datacenters      []string // globs; ["*"] is anywhere
-	NodePool         string
-	Constraints      []Constraint         `hcl:"constraint"`
-	Affinities       []Affinity           `hcl:"affinity"`
+	Type             string               // one of the Type constants
+	Priority         int                  // from MinPriority; the higher goes first, and may preempt the lower
+	AllAtOnce        bool                 // its plans are committed in full or not at all
+	Datacenters      []string             // globs; ["*"] is anywhere
+	NodePool         string               // whose nodes may run it; AllNodePool is every node
+	Constraints      []Constraint         `hcl:"constraint"` // for all groups
+	Affinities       []Affinity           `hcl:"affinity"`   // for all groups
 	TaskGroups       []*TaskGroup         `hcl:"group"`
-	Update           *UpdateStrategy      `hcl:"update"`
-	Multiregion      *Multiregion         `hcl:"multiregion"`
-	Spreads          []Spread             `hcl:"spread"`
-	Periodic         *PeriodicConfig      `hcl:"periodic"`
-	ParameterizedJob *ParameterizedConfig `hcl:"parameterized"`
-	Reschedule       *ReschedulePolicy    `hcl:"reschedule"`
-	Migrate          *MigrateStrategy     `hcl:"migrate"`
-	Meta             map[string]string    `hcl:"meta"`
-	UI               *JobUI               `hcl:"ui"`
+	Update           *UpdateStrategy      `hcl:"update"`                    // of groups that have none
+	Multiregion      *Multiregion         `hcl:"multiregion"`               // not supported
+	Spreads          []Spread             `hcl:"spread"`                    // for all groups
+	Periodic         *PeriodicConfig      `hcl:"periodic"`                  // set: it runs nothing itself and launches children at certain times
+	ParameterizedJob *ParameterizedConfig `hcl:"parameterized"`             // set: it runs nothing itself and launches a child for each dispatch
+	Reschedule       *ReschedulePolicy    `hcl:"reschedule"`                // of groups that have none
+	Migrate          *MigrateStrategy     `hcl:"migrate"`                   // of groups that have none
+	Meta             map[string]string    `hcl:"meta"`                      // for tasks, as NOMAD_META_*
+	UI               *JobUI               `hcl:"ui"`                        // what the web UI shows beside it
 	Stream           *StreamSpec          `hcl:",inline" json:",omitempty"` // of a stream job
 
 	// What follows is set by servers, never by a job file.
 
-	Stop                     bool   `hcl:"-"`
-	ParentID                 JobID  `hcl:"-"`
-	Dispatched               bool   `hcl:"-"`
-	DispatchIdempotencyToken string `hcl:"-"`
-	Payload                  []byte `hcl:"-"`
-	ConsulNamespace          string `hcl:"-"`
-	VaultNamespace           string `hcl:"-"`
+	Stop                     bool   `hcl:"-"` // a user stopped it; its allocations stop, the row stays until it is collected or purged
+	ParentID                 JobID  `hcl:"-"` // of a child: the periodic or parameterized job that launched it
+	Dispatched               bool   `hcl:"-"` // it is the child of a dispatch
+	DispatchIdempotencyToken string `hcl:"-"` // of a child: the token of its dispatch, at most one child for each
+	Payload                  []byte `hcl:"-"` // of a child of a dispatch
+	ConsulNamespace          string `hcl:"-"` // not supported
+	VaultNamespace           string `hcl:"-"` // not supported
 
-	Stable         bool           `hcl:"-"`
+	Stable         bool           `hcl:"-"` // this version was deployed with success, so a deployment that fails can go back to it
 	Version        uint64         `hcl:"-"` // 0 at first, +1 with each accepted change of the specification
-	VersionTag     *JobVersionTag `hcl:"-"`
+	VersionTag     *JobVersionTag `hcl:"-"` // nil: nobody tagged this version
 	SubmitTime     int64          `hcl:"-"` // ns since 1970, when the proposer took it
 	CreateIndex    uint64         `hcl:"-"` // of this incarnation
-	ModifyIndex    uint64         `hcl:"-"`
+	ModifyIndex    uint64         `hcl:"-"` // of the last change of the row
 	JobModifyIndex uint64         `hcl:"-"` // of the last change of the specification; what check-index compares
 
 	UID UID `hcl:"-"` // of this incarnation; owns its allocations
@@ -144,8 +144,8 @@ type JobUI struct {
 
 // JobUILink is a labelled link.
 type JobUILink struct {
-	Label string
-	URL   string
+	Label string // the text of the link
+	URL   string // where it leads
 }
 
 // JobVersionTag names a version so that it is kept and can be found.
@@ -157,7 +157,7 @@ type JobVersionTag struct {
 
 // JobSubmission is the text a job was made from, kept for people.
 type JobSubmission struct {
-	Source        string
+	Source        string            // the job file as the user wrote it
 	Format        string            // hcl2, hcl1 or json
 	VariableFlags map[string]string // by name, as given with -var
 	Variables     string            // text of the variable files
@@ -232,30 +232,30 @@ func (j *Job) Finite(g *TaskGroup) bool {
 // TaskGroup is a set of tasks that run together on one node; each instance of
 // it is an allocation.
 type TaskGroup struct {
-	Name             string `hcl:",label"`
-	Count            int
+	Name             string                   `hcl:",label"`
+	Count            int                      // how many instances; of a system job, how many on each node
 	Constraints      []Constraint             `hcl:"constraint"`
 	Affinities       []Affinity               `hcl:"affinity"`
 	Tasks            []*Task                  `hcl:"task"`
 	Spreads          []Spread                 `hcl:"spread"`
-	Volumes          map[string]VolumeRequest `hcl:"volume"`
-	RestartPolicy    *RestartPolicy           `hcl:"restart"`
-	Disconnect       *DisconnectStrategy      `hcl:"disconnect"`
-	ReschedulePolicy *ReschedulePolicy        `hcl:"reschedule"`
-	EphemeralDisk    *EphemeralDisk           `hcl:"ephemeral_disk"`
-	Update           *UpdateStrategy          `hcl:"update"`
-	Migrate          *MigrateStrategy         `hcl:"migrate"`
-	Networks         []NetworkResource        `hcl:"network"`
+	Volumes          map[string]VolumeRequest `hcl:"volume"`         // by the name that tasks mount them by
+	RestartPolicy    *RestartPolicy           `hcl:"restart"`        // of tasks that have none
+	Disconnect       *DisconnectStrategy      `hcl:"disconnect"`     // nil: an allocation is lost with its node
+	ReschedulePolicy *ReschedulePolicy        `hcl:"reschedule"`     // nil for types that are not rescheduled
+	EphemeralDisk    *EphemeralDisk           `hcl:"ephemeral_disk"` // never nil once decoded
+	Update           *UpdateStrategy          `hcl:"update"`         // nil: the job's, or none
+	Migrate          *MigrateStrategy         `hcl:"migrate"`        // nil: [DefaultMigrate]
+	Networks         []NetworkResource        `hcl:"network"`        // one at most
 	Meta             map[string]string        `hcl:"meta"`
 	Services         []Service                `hcl:"service"`
-	ShutdownDelay    time.Duration
-	MaxRunDuration   time.Duration
-	Scaling          *ScalingPolicy `hcl:"scaling"`
-	Consul           *Consul        `hcl:"consul"`
+	ShutdownDelay    time.Duration            // between the removal of its services and the kill signal
+	MaxRunDuration   time.Duration            // after which its allocations are stopped; 0: never
+	Scaling          *ScalingPolicy           `hcl:"scaling"`
+	Consul           *Consul                  `hcl:"consul"` // not supported
 
-	StopAfterClientDisconnect time.Duration
-	MaxClientDisconnect       time.Duration
-	PreventRescheduleOnLost   bool
+	StopAfterClientDisconnect time.Duration // older form of Disconnect.StopOnClientAfter
+	MaxClientDisconnect       time.Duration // older form of Disconnect.LostAfter
+	PreventRescheduleOnLost   bool          // older form of the opposite of Disconnect.Replace
 
 	DependsOn []string `json:",omitempty"` // "group.db": groups that are healthy, or done, before this one is placed
 	Once      string   `json:",omitempty"` // OnceDeployment: it runs to its end once in each version of the job
@@ -278,22 +278,22 @@ func (g *TaskGroup) Task(name string) *Task {
 
 // EphemeralDisk is the disk space that an allocation may use on its node.
 type EphemeralDisk struct {
-	Sticky  bool
-	Migrate bool
-	SizeMB  int `hcl:"size"` // MiB
+	Sticky  bool // a replacement is placed on the same node if it can be, and gets the data
+	Migrate bool // with Sticky: a replacement on another node gets a copy of the data
+	SizeMB  int  `hcl:"size"` // MiB
 }
 
 // VolumeRequest asks for a volume that tasks of the group may mount.
 type VolumeRequest struct {
-	Name           string `hcl:",label"`
-	Type           string
-	Source         string
-	ReadOnly       bool
-	Sticky         bool
-	AccessMode     string
-	AttachmentMode string
-	MountOptions   *CSIMountOptions `hcl:"mount_options"`
-	PerAlloc       bool
+	Name           string           `hcl:",label"`
+	Type           string           // VolumeHost or VolumeCSI
+	Source         string           // the volume's name on nodes, or in the cluster
+	ReadOnly       bool             // no task writes to it
+	Sticky         bool             // an instance returns to the host volume that it used first
+	AccessMode     string           // one of the Access constants
+	AttachmentMode string           // one of the Attach constants
+	MountOptions   *CSIMountOptions `hcl:"mount_options"` // of a CSI volume; over those of the volume itself
+	PerAlloc       bool             // each instance has a volume of its own: Source[index]
 }
 
 // The types of volume.
@@ -313,21 +313,21 @@ func (v *VolumeRequest) SourceFor(index uint32) string {
 
 // CSIMountOptions are the mount options of a CSI volume.
 type CSIMountOptions struct {
-	FSType     string `hcl:"fs_type"`
-	MountFlags []string
+	FSType     string   `hcl:"fs_type"` // file system, such as ext4; "" leaves it to the plugin
+	MountFlags []string // as for mount -o
 }
 
 // ScalingPolicy bounds a count, and holds the settings of an autoscaler.
 type ScalingPolicy struct {
-	Min     int64
-	Max     int64
-	Policy  map[string]any `hcl:"policy"`
-	Enabled bool
-	Type    string
+	Min     int64          // the least count, or the least of a resource of a task
+	Max     int64          // the largest
+	Policy  map[string]any `hcl:"policy"` // for the autoscaler, which Berth does not read
+	Enabled bool           // whether the autoscaler follows it
+	Type    string         // one of the Scaling constants
 
-	ID          string            `hcl:"-"`
+	ID          string            `hcl:"-"` // follows from Target
 	Namespace   string            `hcl:"-"`
-	Target      map[string]string `hcl:"-"`
+	Target      map[string]string `hcl:"-"` // by the Target constants: what is scaled
 	CreateIndex uint64            `hcl:"-"`
 	ModifyIndex uint64            `hcl:"-"`
 }

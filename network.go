@@ -5,15 +5,15 @@ import "iter"
 // NetworkResource describes what a group asks of its node's network, what a node
 // offers, or what an allocation was given.
 type NetworkResource struct {
-	Mode          string
-	Device        string
+	Mode          string // one of the Network constants; "" is NetworkHost
+	Device        string // of a node; jobs cannot ask for it
 	CIDR          string
-	IP            string
+	IP            string     // of a node; jobs cannot ask for it
 	DNS           *DNSConfig `hcl:"dns"`
-	ReservedPorts []Port     `hcl:"reserved_ports"`
-	DynamicPorts  []Port     `hcl:"port"`
-	Hostname      string
-	MBits         int        `hcl:"mbits"`
+	ReservedPorts []Port     `hcl:"reserved_ports"` // with a static number
+	DynamicPorts  []Port     `hcl:"port"`           // whose number is chosen when an allocation is placed
+	Hostname      string     // inside the network of the group
+	MBits         int        `hcl:"mbits"` // no longer used
 	CNI           *CNIConfig `hcl:"cni"`
 }
 
@@ -43,8 +43,8 @@ type Port struct {
 	Label           string `hcl:",label"`
 	Value           int    `hcl:"static"` // 0: a dynamic port
 	To              int    // inside the group's network; -1 is the port on the host
-	HostNetwork     string
-	IgnoreCollision bool
+	HostNetwork     string // "" is DefaultHostNetwork
+	IgnoreCollision bool   // others on the node may have the same static port
 }
 
 // DNSConfig overrides name resolution inside an allocation.

@@ -13,18 +13,18 @@ type Node struct {
 	SecretID              string `json:"-"` // proves that a call comes from the node; never shown
 	Datacenter            string
 	Name                  string
-	HTTPAddr              string
-	TLSEnabled            bool
-	Attributes            map[string]string // what fingerprints found: ${attr.*}
-	NodeResources         *NodeResources    // never nil once registered
-	ReservedResources     *NodeReservedResources
+	HTTPAddr              string                 // host:port of its agent's API
+	TLSEnabled            bool                   // HTTPAddr speaks HTTPS
+	Attributes            map[string]string      // what fingerprints found: ${attr.*}
+	NodeResources         *NodeResources         // never nil once registered
+	ReservedResources     *NodeReservedResources // nil: nothing is kept back
 	Links                 map[string]string
-	Meta                  map[string]string
-	NodeClass             string
+	Meta                  map[string]string // of its configuration and what was changed since: ${meta.*}
+	NodeClass             string            // an operator's name for a kind of node: ${node.class}
 	NodePool              string
 	CgroupParent          string
-	NodeMaxAllocs         int // that run at a time; 0 is any number
-	SchedulingEligibility string
+	NodeMaxAllocs         int            // that run at a time; 0 is any number
+	SchedulingEligibility string         // NodeEligible or NodeIneligible
 	DrainStrategy         *DrainStrategy // nil: the node is not drained
 	Drivers               map[string]*DriverInfo
 	HostVolumes           map[string]HostVolumeInfo
@@ -32,10 +32,10 @@ type Node struct {
 	CSIControllerPlugins  map[string]*CSIInfo `json:",omitempty" msgpack:",omitempty"` // by plugin ID, as below
 	CSINodePlugins        map[string]*CSIInfo `json:",omitempty" msgpack:",omitempty"`
 
-	Status            string
+	Status            string // one of the Node constants
 	StatusDescription string
-	StatusUpdatedAt   int64 // s since 1970
-	Events            []NodeEvent
+	StatusUpdatedAt   int64          // s since 1970
+	Events            []NodeEvent    // the newest last, at most NodeEventsKept
 	LastDrain         *DrainMetadata // nil: it never was drained
 
 	// Number counts nodes; the log names a node by it in one or two bytes. It
@@ -131,9 +131,9 @@ type HostVolumeInfo struct {
 // HostNetworkInfo is a named network of the node.
 type HostNetworkInfo struct {
 	Name          string
-	CIDR          string
+	CIDR          string // its addresses; "": all of Interface
 	Interface     string
-	ReservedPorts string
+	ReservedPorts string // such as "22,80,8000-8100"
 }
 
 // NodeEvent is something that happened to a node.

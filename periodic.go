@@ -10,10 +10,10 @@ import (
 
 // PeriodicConfig launches children at certain times.
 type PeriodicConfig struct {
-	Enabled         bool
-	Spec            string   `hcl:"cron"`
+	Enabled         bool     // false: nothing is launched, except by hand
+	Spec            string   `hcl:"cron"` // a cron expression; either this or Specs
 	Specs           []string `hcl:"crons"`
-	SpecType        string   `hcl:"-"`
+	SpecType        string   `hcl:"-"` // always cron
 	ProhibitOverlap bool     // no launch while a child runs
 	TimeZone        string   // IANA name; "" is UTC
 }
@@ -39,7 +39,7 @@ func (p *PeriodicConfig) Crons() []string {
 
 // ParameterizedConfig makes a job a template for dispatched children.
 type ParameterizedConfig struct {
-	Payload      string
+	Payload      string   // one of the Payload constants
 	MetaRequired []string // keys that a dispatch must set
 	MetaOptional []string // keys that a dispatch may set
 }

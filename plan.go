@@ -4,8 +4,8 @@ package berth
 // old by now. The planner commits what still fits.
 type Plan struct {
 	Eval          *Eval
-	Job           *Job // the version placed; nil when the job is gone
-	SnapshotIndex uint64
+	Job           *Job   // the version placed; nil when the job is gone
+	SnapshotIndex uint64 // of the state that it was worked out on
 	Place         []Placement
 	Stop          []AllocStop
 	Update        []AllocID // to carry over to Job in place
@@ -18,11 +18,11 @@ func (p *Plan) Empty() bool {
 
 // Placement puts one new allocation of the plan's job on a node.
 type Placement struct {
-	Group  int // in Job.TaskGroups
-	Index  uint32
+	Group  int    // in Job.TaskGroups
+	Index  uint32 // of the instance's name
 	NodeID NodeID
 	Grant
-	Score    float32
+	Score    float32   // of the node
 	Previous AllocID   // the allocation it replaces, if any
 	Resched  bool      // it counts as a reschedule of Previous
 	Before   bool      // it is of the version of Previous, not of the newest

@@ -7,13 +7,13 @@ import (
 
 // Resources is what a task asks of its node.
 type Resources struct {
-	CPU         int // MHz
-	Cores       int // whole cores, instead of CPU
-	MemoryMB    int `hcl:"memory"`     // MiB
-	MemoryMaxMB int `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB, -1 without limit
-	DiskMB      int `hcl:"disk"`       // no longer used; see EphemeralDisk
-	SecretsMB   int `hcl:"secrets"`    // MiB of the directory of secrets, beside MemoryMB; 0 is the node's default, which does not count
-	IOPS        int
+	CPU         int               // MHz
+	Cores       int               // whole cores, instead of CPU
+	MemoryMB    int               `hcl:"memory"`     // MiB
+	MemoryMaxMB int               `hcl:"memory_max"` // MiB the task may use while the node has free memory; 0 is MemoryMB, -1 without limit
+	DiskMB      int               `hcl:"disk"`       // no longer used; see EphemeralDisk
+	SecretsMB   int               `hcl:"secrets"`    // MiB of the directory of secrets, beside MemoryMB; 0 is the node's default, which does not count
+	IOPS        int               // no longer used
 	Networks    []NetworkResource `hcl:"network"`
 	Devices     []RequestedDevice `hcl:"device"`
 	NUMA        *NUMAResource     `hcl:"numa"`
@@ -34,8 +34,8 @@ const (
 
 // RequestedDevice asks for devices by vendor, type and name.
 type RequestedDevice struct {
-	Name        string `hcl:",label"` // type, vendor/type or vendor/type/name
-	Count       uint64
+	Name        string       `hcl:",label"` // type, vendor/type or vendor/type/name
+	Count       uint64       // default 1
 	Constraints []Constraint `hcl:"constraint"`
 	Affinities  []Affinity   `hcl:"affinity"`
 }
@@ -80,8 +80,8 @@ type NodeResources struct {
 	Networks       []NetworkResource
 	NodeNetworks   []NodeNetwork
 	Devices        []NodeDeviceResource
-	MinDynamicPort int
-	MaxDynamicPort int
+	MinDynamicPort int // first port that allocations are given
+	MaxDynamicPort int // last one
 }
 
 // NodeCpuResources is the node's processor time.
@@ -114,17 +114,17 @@ type Core struct {
 	SocketID   uint8
 	NodeID     uint8
 	ID         uint16
-	Grade      bool // true: an efficiency core
-	Disable    bool
+	Grade      bool   // true: an efficiency core
+	Disable    bool   // it does no work for tasks
 	BaseSpeed  uint64 // MHz
 	MaxSpeed   uint64 // MHz
-	GuessSpeed uint64
+	GuessSpeed uint64 // MHz, where BaseSpeed is not known
 }
 
 // NodeMemoryResources is the node's memory.
 type NodeMemoryResources struct {
 	MemoryMB    int64 // MiB
-	MemoryMaxMB int64
+	MemoryMaxMB int64 // MiB; 0 is MemoryMB
 }
 
 // NodeDiskResources is the disk space for allocations on a node.
@@ -137,14 +137,14 @@ type NodeNetwork struct {
 	Mode       string
 	Device     string
 	MacAddress string
-	Speed      int
+	Speed      int // Mbit/s
 	Addresses  []NodeNetworkAddress
 }
 
 // NodeNetworkAddress is one address of an interface.
 type NodeNetworkAddress struct {
 	Family        string // ipv4 or ipv6
-	Alias         string
+	Alias         string // name of the host network that it belongs to
 	Address       string
 	ReservedPorts string
 	Gateway       string
@@ -160,8 +160,8 @@ type NodeReservedResources struct {
 
 // NodeReservedCpuResources is processor time kept back.
 type NodeReservedCpuResources struct {
-	CpuShares        uint64 // MHz
-	ReservedCpuCores []uint16
+	CpuShares        uint64   // MHz
+	ReservedCpuCores []uint16 // IDs
 }
 
 // NodeReservedMemoryResources is memory kept back.

@@ -41,22 +41,22 @@ const (
 type Service struct {
 	Name              string
 	Tags              []string
-	CanaryTags        []string
+	CanaryTags        []string // instead of Tags, while the allocation is a canary
 	EnableTagOverride bool
-	PortLabel         string `hcl:"port"`
-	AddressMode       string
-	Address           string
+	PortLabel         string            `hcl:"port"` // a port of the group or task, or a number
+	AddressMode       string            // one of the Address constants
+	Address           string            // announced instead of the one that AddressMode finds
 	Checks            []ServiceCheck    `hcl:"check"`
-	CheckRestart      *CheckRestart     `hcl:"check_restart"`
-	Connect           map[string]any    `hcl:"connect"` // Consul's service mesh, kept as it was written
+	CheckRestart      *CheckRestart     `hcl:"check_restart"` // of checks that have none
+	Connect           map[string]any    `hcl:"connect"`       // Consul's service mesh, kept as it was written
 	Meta              map[string]string `hcl:"meta"`
-	CanaryMeta        map[string]string `hcl:"canary_meta"`
+	CanaryMeta        map[string]string `hcl:"canary_meta"` // instead of Meta, while the allocation is a canary
 	TaggedAddresses   map[string]string `hcl:"tagged_addresses"`
-	TaskName          string            `hcl:"task"`
-	OnUpdate          string
+	TaskName          string            `hcl:"task"` // of a group's service: the task that it is of
+	OnUpdate          string            // one of the OnUpdate constants; of checks that have none
 	Identity          *WorkloadIdentity `hcl:"identity"`
 	Weights           *ServiceWeights   `hcl:"weights"`
-	Provider          string
+	Provider          string            // ServiceNomad; ServiceConsul is not supported
 	Cluster           string
 	Kind              string
 }
@@ -64,38 +64,38 @@ type Service struct {
 // ServiceCheck is a health check of a service.
 type ServiceCheck struct {
 	Name                   string
-	Type                   string
-	Command                string
+	Type                   string // one of the Check constants
+	Command                string // of a script check
 	Args                   []string
-	Path                   string
-	Protocol               string
-	PortLabel              string `hcl:"port"`
+	Path                   string // of an HTTP check
+	Protocol               string // of an HTTP check: http or https
+	PortLabel              string `hcl:"port"` // "": that of the service
 	Expose                 bool
 	AddressMode            string
 	Advertise              string
-	Interval               time.Duration
-	Timeout                time.Duration
+	Interval               time.Duration // between two runs
+	Timeout                time.Duration // after which a run has failed
 	InitialStatus          string
 	Notes                  string
 	TLSServerName          string              `hcl:"tls_server_name"`
-	TLSSkipVerify          bool                `hcl:"tls_skip_verify"`
-	Header                 map[string][]string `hcl:"header"`
-	Method                 string
-	CheckRestart           *CheckRestart `hcl:"check_restart"`
-	GRPCService            string        `hcl:"grpc_service"`
-	GRPCUseTLS             bool          `hcl:"grpc_use_tls"`
-	TaskName               string        `hcl:"task"`
-	SuccessBeforePassing   int
-	FailuresBeforeCritical int
+	TLSSkipVerify          bool                `hcl:"tls_skip_verify"` // accept any certificate
+	Header                 map[string][]string `hcl:"header"`          // of an HTTP check
+	Method                 string              // of an HTTP check; "" is GET
+	CheckRestart           *CheckRestart       `hcl:"check_restart"`
+	GRPCService            string              `hcl:"grpc_service"`
+	GRPCUseTLS             bool                `hcl:"grpc_use_tls"`
+	TaskName               string              `hcl:"task"` // in which a script runs
+	SuccessBeforePassing   int                 // good results in a row until it passes; 0 is 1
+	FailuresBeforeCritical int                 // bad results in a row until it fails; 0 is 1
 	FailuresBeforeWarning  int
-	Body                   string
+	Body                   string // of an HTTP check
 	OnUpdate               string
 }
 
 // CheckRestart restarts a task whose check stays critical.
 type CheckRestart struct {
-	Limit          int
-	Grace          time.Duration
+	Limit          int           // failures in a row after which the task is restarted; 0: never
+	Grace          time.Duration // after a start, failures do not count for so long
 	IgnoreWarnings bool
 }
 

@@ -5,14 +5,14 @@ import "time"
 // UpdateStrategy decides how a new version of a group replaces the old one.
 type UpdateStrategy struct {
 	Stagger          time.Duration
-	MaxParallel      int // 0: all at once, without a deployment
-	HealthCheck      string
-	MinHealthyTime   time.Duration
-	HealthyDeadline  time.Duration
-	ProgressDeadline time.Duration
-	Canary           int // instances; of a system job, percent of its nodes
-	AutoRevert       bool
-	AutoPromote      bool
+	MaxParallel      int           // 0: all at once, without a deployment
+	HealthCheck      string        // one of the Health constants
+	MinHealthyTime   time.Duration // for how long an allocation must do well to be healthy
+	HealthyDeadline  time.Duration // from its placement; then it is unhealthy
+	ProgressDeadline time.Duration // longest time between two healthy allocations; 0: the first unhealthy one ends it
+	Canary           int           // instances; of a system job, percent of its nodes
+	AutoRevert       bool          // a deployment that fails goes back to the last stable version
+	AutoPromote      bool          // canaries are promoted once all of them are healthy
 }
 
 // The ways in which an allocation of a deployment becomes healthy.
@@ -119,10 +119,10 @@ func (p *ReschedulePolicy) Streak(n int, ran time.Duration) int {
 // DisconnectStrategy decides what happens to an allocation whose node is
 // disconnected.
 type DisconnectStrategy struct {
-	LostAfter         time.Duration
-	StopOnClientAfter *time.Duration
-	Replace           bool
-	Reconcile         string
+	LostAfter         time.Duration  // for how long a disconnected node is waited for
+	StopOnClientAfter *time.Duration // when the agent stops the tasks by itself; nil: never
+	Replace           bool           // a replacement runs meanwhile
+	Reconcile         string         // one of the Keep constants
 }
 
 // Which allocation stays when a replaced one reconnects.

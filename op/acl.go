@@ -12,12 +12,12 @@ import (
 // ACLToken shows a token. The secret is only in the answer that creates it.
 type ACLToken struct {
 	AccessorID     string
-	SecretID       string
+	SecretID       string // only in the answer that creates it
 	Name           string
-	Type           string
-	Policies       []string
+	Type           string   // client or management
+	Policies       []string // by name
 	Roles          []berth.ACLLink
-	Global         bool
+	Global         bool // it is valid in every region
 	CreateTime     time.Time
 	ExpirationTime *time.Time `json:",omitempty"`
 	CreateIndex    uint64
@@ -47,7 +47,7 @@ type WriteACLToken struct {
 	Policies      []string
 	Roles         []berth.ACLLink
 	Global        bool
-	ExpirationTTL time.Duration
+	ExpirationTTL time.Duration // 0: it does not expire
 	Write
 }
 

@@ -100,9 +100,9 @@ type BindingRule struct {
 	ID          string
 	Description string
 	AuthMethod  string
-	Selector    string
+	Selector    string // an expression over value.NAME and list.NAME; "": everybody
 	BindType    string
-	BindName    string
+	BindName    string // name of the role or policy; a template
 	CreateTime  time.Time
 	ModifyTime  time.Time
 	CreateIndex uint64

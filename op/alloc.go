@@ -17,28 +17,28 @@ type Alloc struct {
 	NodeID                berth.NodeID
 	NodeName              string
 	JobID                 berth.JobID
-	Job                   *berth.Job
+	Job                   *berth.Job // the version that it was placed with or updated to
 	TaskGroup             string
 	Resources             *berth.Resources            // legacy sum of all tasks
 	TaskResources         map[string]*berth.Resources // legacy, by task
 	SharedResources       *berth.Resources            // legacy: what its tasks share
 	AllocatedResources    *AllocatedResources
-	Metrics               *berth.AllocMetric
-	DesiredStatus         berth.DesiredStatus
-	DesiredDescription    string
+	Metrics               *berth.AllocMetric  // of its placement
+	DesiredStatus         berth.DesiredStatus // what the servers want
+	DesiredDescription    string              // why it stops
 	DesiredTransition     DesiredTransition
-	ClientStatus          berth.ClientStatus
-	ClientDescription     string
-	TaskStates            map[string]*TaskState
-	DeploymentID          berth.DeploymentID
-	DeploymentStatus      *berth.AllocDeploymentStatus
-	FollowupEvalID        berth.EvalID // the delayed evaluation that will replace it
-	PreviousAllocation    berth.AllocID
-	NextAllocation        berth.AllocID
-	RescheduleTracker     *RescheduleTracker
+	ClientStatus          berth.ClientStatus           // what its agent reported, or what servers concluded
+	ClientDescription     string                       // why
+	TaskStates            map[string]*TaskState        // by task; what its agent last reported
+	DeploymentID          berth.DeploymentID           // zero: it is in no deployment
+	DeploymentStatus      *berth.AllocDeploymentStatus // nil: its health is not decided and it is no canary
+	FollowupEvalID        berth.EvalID                 // the delayed evaluation that will replace it
+	PreviousAllocation    berth.AllocID                // that it replaces, zero if none
+	NextAllocation        berth.AllocID                // that replaces it, zero if none
+	RescheduleTracker     *RescheduleTracker           // nil: it replaces nothing that failed
 	NetworkStatus         *berth.AllocNetworkStatus
-	PreemptedAllocations  []berth.AllocID
-	PreemptedByAllocation berth.AllocID
+	PreemptedAllocations  []berth.AllocID  // that made room for it
+	PreemptedByAllocation berth.AllocID    // for which it made room, zero if none
 	UnknownSince          int64            `json:",omitempty"` // ns since 1970, while the client status is unknown
 	UID                   string           // a-…
 	OwnerUID              string           // the UID of its job
@@ -93,8 +93,8 @@ type AllocatedResources struct {
 type AllocatedTask struct {
 	Cpu      AllocatedCPU
 	Memory   AllocatedMemory
-	Networks []berth.NetworkResource
-	Devices  []AllocatedDevice `json:",omitempty"`
+	Networks []berth.NetworkResource // ports that the task itself asked for
+	Devices  []AllocatedDevice       `json:",omitempty"`
 }
 
 // Ports returns the ports that the task asked for itself, static ones included.
@@ -141,8 +141,8 @@ type AllocatedDevice struct {
 
 // AllocatedCPU is processor time in MHz, and the cores reserved for the task.
 type AllocatedCPU struct {
-	CpuShares     int64
-	ReservedCores []uint16 `json:",omitempty"`
+	CpuShares     int64    // MHz, those of reserved cores included
+	ReservedCores []uint16 `json:",omitempty"` // IDs
 }
 
 // AllocatedMemory is memory in MiB.
@@ -150,18 +150,18 @@ type AllocatedMemory struct{ MemoryMB, MemoryMaxMB int64 }
 
 // AllocatedShared is the capacity that the tasks of an allocation share.
 type AllocatedShared struct {
-	DiskMB   int64
+	DiskMB   int64 // MiB
 	Networks []berth.NetworkResource
-	Ports    []berth.PortMapping
+	Ports    []berth.PortMapping // of the group, static ones included
 }
 
 // DesiredTransition is what is requested of an allocation beyond its desired
 // status.
 type DesiredTransition struct {
-	Migrate         *bool
-	Reschedule      *bool
-	ForceReschedule *bool
-	NoShutdownDelay *bool
+	Migrate         *bool // elsewhere, because its node is drained
+	Reschedule      *bool // elsewhere, because it failed
+	ForceReschedule *bool // the same, whatever its policy says
+	NoShutdownDelay *bool // stop without the delay of its group
 }
 
 // RescheduleTracker lists the replacements that led to an allocation.

@@ -75,10 +75,10 @@ type ServerHealth struct {
 	Berth       string // its own version; "" if gossip does not know it
 	Leader      bool
 	LastContact Duration // how long ago it last heard from the leader
-	LastTerm    uint64
-	LastIndex   uint64 // last index of its log
+	LastTerm    uint64   // of its log
+	LastIndex   uint64   // last index of its log
 	Healthy     bool
-	Voter       bool
+	Voter       bool      // it has a vote in Raft
 	StableSince time.Time // when Healthy last changed
 }
 

@@ -12,23 +12,23 @@ type Eval struct {
 	ID                   berth.EvalID
 	Namespace            string
 	Priority             int
-	Type                 string
+	Type                 string // the scheduler that decides it: the job's type, or core
 	TriggeredBy          string // a trigger, such as berth.TriggerJobRegister
 	Cause                berth.Cause
 	JobID                berth.JobID
-	JobModifyIndex       uint64
-	NodeID               berth.NodeID
+	JobModifyIndex       uint64       // of the job when the evaluation was created
+	NodeID               berth.NodeID // set if a node was the trigger
 	NodeModifyIndex      uint64
-	DeploymentID         berth.DeploymentID
+	DeploymentID         berth.DeploymentID // of the version that it decided on, or that was the trigger
 	Status               string
 	StatusDescription    string
 	Failure              string `json:",omitempty"` // a Failure constant of package berth, or "" for any other reason
 	QuasiStatus          string // delayed, scheduling or applying; "" otherwise
 	Wait                 time.Duration
-	WaitUntil            time.Time // zero: it is processed at once
-	NextEval             berth.EvalID
-	PreviousEval         berth.EvalID
-	BlockedEval          berth.EvalID
+	WaitUntil            time.Time                     // zero: it is processed at once
+	NextEval             berth.EvalID                  // the one that this one created to follow it
+	PreviousEval         berth.EvalID                  // the one that created this one
+	BlockedEval          berth.EvalID                  // the one that waits for capacity that this one lacked
 	SupersededBy         berth.EvalID                  // for a canceled one: the newer evaluation that does its work
 	QuotaLimitReached    string                        // the quota that left no room, "" if none did
 	FailedTGAllocs       map[string]*berth.AllocMetric // by group: why something could not be placed

@@ -102,9 +102,9 @@ type CPUUsage struct {
 	SystemMode       float64 // percent
 	UserMode         float64 // percent
 	TotalTicks       float64 // MHz
-	ThrottledPeriods uint64
-	ThrottledTime    uint64 // ns
-	Percent          float64
+	ThrottledPeriods uint64  // in which it would have used more than it may
+	ThrottledTime    uint64  // ns
+	Percent          float64 // of both modes
 	Measured         []string
 }
 

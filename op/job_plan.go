@@ -29,8 +29,8 @@ type JobPlanned struct {
 	Diff               *diff.JobDiff
 	Annotations        *PlanAnnotations
 	FailedTGAllocs     map[string]*berth.AllocMetric // by group: why something cannot be placed
-	NextPeriodicLaunch time.Time
-	Changes            map[string]GroupChanges // by group: exactly what happens to allocations
+	NextPeriodicLaunch time.Time                     // zero: the job is not periodic
+	Changes            map[string]GroupChanges       // by group: exactly what happens to allocations
 	Warnings           string
 	Meta
 }
@@ -48,14 +48,14 @@ type DesiredUpdates struct {
 	Place             uint64
 	Migrate           uint64
 	Stop              uint64
-	InPlaceUpdate     uint64
-	DestructiveUpdate uint64
+	InPlaceUpdate     uint64 // go on running with the new version
+	DestructiveUpdate uint64 // are replaced
 	Canary            uint64
 	Preemptions       uint64 // allocations of other jobs that would be preempted
 	Disconnect        uint64
 	Reconnect         uint64
 	RescheduleNow     uint64
-	RescheduleLater   uint64
+	RescheduleLater   uint64 // failed, and are replaced after a delay
 }
 
 // GroupChanges counts what the first evaluation does to a group's allocations.

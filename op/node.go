@@ -94,13 +94,13 @@ type BeatNode struct {
 
 // NodeAnswer answers RegisterNode and BeatNode.
 type NodeAnswer struct {
-	HeartbeatTTL          time.Duration // the next heartbeat is due within this time
-	EvalIDs               []berth.EvalID
+	HeartbeatTTL          time.Duration  // the next heartbeat is due within this time
+	EvalIDs               []berth.EvalID // that the change of the node raised
 	EvalCreateIndex       uint64
 	NodeModifyIndex       uint64
 	LeaderRPCAddr         string
-	NumNodes              int32
-	Servers               []ServerAddr
+	NumNodes              int32        // in the cluster; with more of them, agents change servers less often
+	Servers               []ServerAddr // that agents can call
 	SchedulingEligibility string
 	// SignedIdentity is the node's identity from now on, a JWT; nil: what it has
 	// stays.

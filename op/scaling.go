@@ -43,12 +43,12 @@ type GroupScale struct {
 // ScalingEvent is a change of a count, or a message.
 type ScalingEvent struct {
 	Time          uint64 // ns since 1970
-	Count         *int64
+	Count         *int64 // nil: only a message
 	PreviousCount int64
 	Error         bool
 	Message       string
 	Meta          map[string]any
-	EvalID        *berth.EvalID
+	EvalID        *berth.EvalID // nil: nothing was changed
 	CreateIndex   uint64
 }
 
