@@ -112,8 +112,28 @@ A server that does not know what is new would part from the others while they ar
  1. raise codec.LogVersion by one, and give savedSince an entry for it;
  2. of a new field in a command of an older number, have the command's method needs return the new log version where the field is set;
  3. in the command's entry in kinds, say in an operator's words what its feature is;
- 4. run this test with -args -update-log-versions, which writes testdata/logversion%d.txt; the older files stay as they are.
-If log version %d was never part of a release, 2 to 4 are enough.`, d, changes(was, got), codec.LogVersion+1, d)
+ 4. run this test with -args -update-log-versions, which writes testdata/logversion%d.txt; the older files stay as they are;
+ 5. say what is new in the table of docs/cluster.md.
+If log version %d was never part of a release, 2 to 5 are enough.`, d, changes(was, got), codec.LogVersion+1, d)
+		}
+	}
+}
+
+// The documentation of upgrades says what each log version brought.
+func TestLogVersionsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "\n| Log version | New in it |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")
+	if len(rows) != codec.LogVersion {
+		t.Fatalf("the table of log versions in docs/cluster.md has %d rows, not %d", len(rows), codec.LogVersion)
+	}
+	for i, row := range rows {
+		if want := fmt.Sprintf("| %d | ", i+1); !strings.HasPrefix(row, want) {
+			t.Errorf("row %d is %q, want it to begin with %q", i+1, row, want)
 		}
 	}
 }
