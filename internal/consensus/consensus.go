@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -31,7 +30,6 @@ import (
 	"berth/internal/state/codec"
 	"berth/op"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -462,38 +460,3 @@ func (s *Server) Save() error {
 	}
 	return err
 }
-
-// logger returns an hclog.Logger that writes to log.
-func logger(log *slog.Logger) hclog.Logger {
-	if log == nil {
-		log = slog.Default()
-	}
-	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Error, Output: &logWriter{log}, DisableTime: true})
-}
-
-// logWriter passes raft's log lines on to log.
-type logWriter struct{ log *slog.Logger }
-
-// Write implements io.Writer for lines such as "[WARN]  raft: text".
-func (w *logWriter) Write(b []byte) (int, error) {
-	level, text := slog.LevelWarn, string(b)
-	if len(text) > 7 && text[:7] == "[ERROR]" {
-		level = slog.LevelError
-	}
-	w.log.Log(context.Background(), level, trimLine(text))
-	return len(b), nil
-}
-
-// trimLine returns a log line of the Raft library without its end of line and
-// without the level in brackets at its beginning.
-func trimLine(s string) string {
-	for len(s) > 0 && (s[len(s)-1] == '\n' || s[len(s)-1] == ' ') {
-		s = s[:len(s)-1]
-	}
-	if len(s) > 8 && s[0] == '[' {
-		s = s[8:]
-	}
-	return s
-}
-
-var _ io.Writer = (*logWriter)(nil)
