@@ -180,7 +180,7 @@ func (d *decider) place(missing []reconcile.Missing) {
 	seed, stops := d.rand.Uint64(), d.plan.Stop
 	if again := d.placeGroups(missing, seed, d.spare); again {
 		d.placeGroups(missing, seed, nil)
-		d.keepHosts(missing, replaced(stops))
+		d.keepHosts(d.plan.Place, missing, replaced(stops))
 		d.stopReplaced(stops)
 	}
 	if d.end.Failed == nil {

@@ -17,43 +17,50 @@ import (
 func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 	// Only allocations that stop to be replaced can be spared.
 	stops := replaced(d.plan.Stop)
-	d.keepHosts(missing, stops)
-	placed := map[[2]int]bool{}
-	for _, x := range d.plan.Place {
-		placed[[2]int{x.Group, int(x.Index)}] = true
-	}
-	// What found no place, except canaries, which replace nothing.
-	failed := slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
-		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
-	})
+	d.keepHosts(d.plan.Place, missing, stops)
+	failed := unplaced(missing, d.plan.Place)
 	if len(stops) == 0 || len(failed) == 0 {
 		return false
 	}
 	// Once everything that stops has gone, would the instances find a place?
-	// The predecessors of those that would not are spared.
 	p.Vacate()
-	var spared []berth.AllocID
-	for len(failed) > 0 {
+	later := slices.Clone(d.plan.Place)
+	for rest := failed; len(rest) > 0; {
 		n := 1
-		for n < len(failed) && alike(failed[n], failed[0]) {
+		for n < len(rest) && alike(rest[n], rest[0]) {
 			n++
 		}
-		out := d.placeAlike(p, failed[:n])
-		for _, m := range failed[len(out.Placed):n] {
-			if m.Previous == nil {
-				continue
-			}
-			if stops[m.Previous.ID] && m.Previous.Live() {
-				spared = append(spared, m.Previous.ID)
-			}
+		found := d.placeAlike(p, rest[:n]).Placed
+		d.keepHosts(found, rest[:n], stops)
+		later = append(later, found...)
+		rest = rest[n:]
+	}
+	// The predecessors of those that would not are spared, unless that would take
+	// the place of another.
+	var spared []berth.AllocID
+	inTheWay := p.KeptApart(later)
+	for _, m := range unplaced(failed, later) {
+		if m.Previous != nil && stops[m.Previous.ID] && m.Previous.Live() && !inTheWay(m.Previous) {
+			spared = append(spared, m.Previous.ID)
 		}
-		failed = failed[n:]
 	}
 	if len(spared) == 0 {
 		return false
 	}
 	d.plan.Stop = slices.DeleteFunc(slices.Clone(d.plan.Stop), func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
 	return true
+}
+
+// unplaced returns the missing instances without a placement, but for canaries,
+// which replace nothing.
+func unplaced(missing []reconcile.Missing, placements []berth.Placement) []reconcile.Missing {
+	placed := map[[2]int]bool{}
+	for _, x := range placements {
+		placed[[2]int{x.Group, int(x.Index)}] = true
+	}
+	return slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
+		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
+	})
 }
 
 // replaced returns the allocations that stop to be replaced.
@@ -69,8 +76,9 @@ func replaced(stops []berth.AllocStop) map[berth.AllocID]bool {
 
 // keepHosts gives a place on a node to the instance whose predecessor runs there
 // and must stop, rather than to another of its group: the other would stand
-// beside that predecessor if it is spared, which distinct_hosts forbids.
-func (d *decider) keepHosts(missing []reconcile.Missing, stops map[berth.AllocID]bool) {
+// beside that predecessor if it is spared, which distinct_hosts forbids. The
+// placements are changed in place.
+func (d *decider) keepHosts(placements []berth.Placement, missing []reconcile.Missing, stops map[berth.AllocID]bool) {
 	if len(stops) == 0 {
 		return
 	}
@@ -79,7 +87,7 @@ func (d *decider) keepHosts(missing []reconcile.Missing, stops map[berth.AllocID
 	for _, m := range missing {
 		of[name{m.Group, int(m.Index)}] = m
 	}
-	for i, x := range d.plan.Place {
+	for i, x := range placements {
 		placed[name{x.Group, int(x.Index)}] = true
 		on[x.NodeID] = append(on[x.NodeID], i)
 	}
@@ -91,7 +99,7 @@ func (d *decider) keepHosts(missing []reconcile.Missing, stops map[berth.AllocID
 			continue
 		}
 		for _, i := range on[m.Previous.NodeID] {
-			x := &d.plan.Place[i]
+			x := &placements[i]
 			if o := of[name{x.Group, int(x.Index)}]; len(x.Evict) == 0 && home(m, x.NodeID) && !home(o, x.NodeID) && alike(m, o) {
 				x.Index, x.Previous, x.Resched = m.Index, m.Previous.ID, m.Failed
 				break

@@ -157,3 +157,37 @@ func TestWhatIsSparedKeepsItsHost(t *testing.T) {
 		}
 	}
 }
+
+// What runs on is never in the way of what the plan places, or of what gets a
+// place once others have ended: here a new version asks for hosts, or racks, of
+// their own, and the old one has several instances on one.
+func TestWhatIsSparedIsNotInTheWay(t *testing.T) {
+	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":2,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`
+	const hosts = `"Constraints":[{"Operand":"distinct_hosts"}],`
+	const racks = `"Constraints":[{"Operand":"distinct_property","LTarget":"${meta.rack}"}],`
+	rack := func(n *state.RegisterNode) *state.RegisterNode {
+		n.Node.Meta = map[string]string{"rack": "r1"}
+		return n
+	}
+	for _, c := range []struct {
+		name         string
+		apart        string
+		was, is      int
+		nodes        []*state.RegisterNode
+		stop, placed int
+	}{
+		{"one has a place now, on the host of both", hosts, 100, 300, []*state.RegisterNode{statetest.AddNode(1, 1000, 4000)}, 2, 1},
+		{"one has a place when the other has ended", hosts, 400, 700, []*state.RegisterNode{statetest.AddNode(1, 1000, 4000)}, 2, 0},
+		{"one has a place when another of its rack has ended", racks, 400, 450,
+			[]*state.RegisterNode{rack(statetest.AddNode(1, 500, 4000)), rack(statetest.AddNode(2, 500, 4000))}, 2, 0},
+		{"a host of its own without room is no reason to stop", hosts, 400, 900,
+			[]*state.RegisterNode{statetest.AddNode(1, 500, 4000), statetest.AddNode(2, 1000, 4000)}, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, d := update(t, fmt.Sprintf(text, "", c.was), fmt.Sprintf(text, c.apart, c.is), c.nodes...)
+			if len(d.Plan.Stop) != c.stop || len(d.Plan.Place) != c.placed || d.Plan.End.Blocked == nil {
+				t.Errorf("stops %v, places %+v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+			}
+		})
+	}
+}

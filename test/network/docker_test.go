@@ -180,7 +180,7 @@ func TestContainersOnABridge(t *testing.T) {
 			if err := json.Unmarshal([]byte(berth("alloc", "status", "-json", id)), &alloc); err != nil {
 				return err.Error()
 			}
-			if address = alloc.NetworkStatus.Address; !strings.HasPrefix(address, "172.26.64.") {
+			if address = alloc.NetworkStatus.Address; !bridged(address) {
 				return fmt.Sprintf("its address is %q", address)
 			}
 			own := address + ":8080"

@@ -7,8 +7,6 @@
 package place
 
 import (
-	"slices"
-
 	"berth"
 	"berth/internal/fit"
 	"berth/internal/quota"
@@ -49,18 +47,6 @@ type peer struct {
 	node  *berth.Node
 	now   bool     // just placed
 	ports []uint16 // if just placed: its dynamic ports
-}
-
-// Distinct reports whether instances of the job exclude each other from nodes.
-func (p *Placer) Distinct() bool {
-	has := func(list []berth.Constraint) bool {
-		return slices.ContainsFunc(list, func(c berth.Constraint) bool {
-			return c.Operand == berth.OpDistinctHosts || c.Operand == berth.OpDistinctProperty
-		})
-	}
-	return has(p.job.Constraints) || slices.ContainsFunc(p.job.TaskGroups, func(g *berth.TaskGroup) bool {
-		return has(g.Constraints) || slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool { return has(t.Constraints) })
-	})
 }
 
 // New returns a placer of a job on a snapshot. Allocations in leaving no longer
