@@ -193,9 +193,9 @@ func (x *item) play(ctx context.Context, o options, n int) {
 		}
 	}
 	// Leftovers of one run must not disturb the next one.
-	if left := endOrphans(); left > 0 {
-		x.left += left
-		result += fmt.Sprintf("; %d processes were left running", left)
+	if left := endOrphans(); len(left) > 0 {
+		x.left += len(left)
+		result += "; left running: " + strings.Join(left, "; ")
 	}
 	fmt.Printf("%3d  %-32s %7.1fs  %s\n", n, x.name, took.Seconds(), result)
 }
@@ -221,9 +221,9 @@ func failures(out []byte) (names []string) {
 	})
 }
 
-// endOrphans kills the processes that a run left behind and returns how many
-// there were.
-func endOrphans() (left int) {
+// endOrphans kills the processes that a run left behind and returns their command
+// lines.
+func endOrphans() (left []string) {
 	for {
 		kids := children()
 		if len(kids) == 0 {
@@ -234,8 +234,10 @@ func endOrphans() (left int) {
 			if got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil); err == nil && got == pid {
 				continue // it had ended by itself
 			}
-			left++
-			_ = unix.Kill(pid, unix.SIGKILL)
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(line) > 0 { // empty: it is ending
+				left = append(left, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")))
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
 			_, _ = unix.Wait4(pid, &status, 0, nil)
 		}
 	}
