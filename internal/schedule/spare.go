@@ -35,12 +35,12 @@ func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
 		later = append(later, found...)
 		rest = rest[n:]
 	}
-	// The predecessors of those that would not are spared, unless that would take
-	// the place of another.
+	// The predecessors of those that would not are spared, unless another would
+	// lose its place to them.
 	var spared []berth.AllocID
-	inTheWay := p.KeptApart(later)
+	mayStay := p.MayStay(later)
 	for _, m := range unplaced(failed, later) {
-		if m.Previous != nil && stops[m.Previous.ID] && m.Previous.Live() && !inTheWay(m.Previous) {
+		if m.Previous != nil && stops[m.Previous.ID] && m.Previous.Live() && mayStay(m.Previous) {
 			spared = append(spared, m.Previous.ID)
 		}
 	}

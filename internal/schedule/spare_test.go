@@ -162,29 +162,35 @@ func TestWhatIsSparedKeepsItsHost(t *testing.T) {
 // place once others have ended: here a new version asks for hosts, or racks, of
 // their own, and the old one has several instances on one.
 func TestWhatIsSparedIsNotInTheWay(t *testing.T) {
-	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":2,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`
+	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`
 	const hosts = `"Constraints":[{"Operand":"distinct_hosts"}],`
 	const racks = `"Constraints":[{"Operand":"distinct_property","LTarget":"${meta.rack}"}],`
-	rack := func(n *state.RegisterNode) *state.RegisterNode {
-		n.Node.Meta = map[string]string{"rack": "r1"}
-		return n
+	const pairs = `"Constraints":[{"Operand":"distinct_property","LTarget":"${meta.rack}","RTarget":"2"}],`
+	sizes := func(cpu ...int64) (out []*state.RegisterNode) { // nodes of one rack
+		for i, c := range cpu {
+			n := statetest.AddNode(i+1, c, 4000)
+			n.Node.Meta = map[string]string{"rack": "r1"}
+			out = append(out, n)
+		}
+		return out
 	}
 	for _, c := range []struct {
 		name         string
 		apart        string
-		was, is      int
+		count        int
+		was, is      int // MHz of an instance
 		nodes        []*state.RegisterNode
 		stop, placed int
 	}{
-		{"one has a place now, on the host of both", hosts, 100, 300, []*state.RegisterNode{statetest.AddNode(1, 1000, 4000)}, 2, 1},
-		{"one has a place when the other has ended", hosts, 400, 700, []*state.RegisterNode{statetest.AddNode(1, 1000, 4000)}, 2, 0},
-		{"one has a place when another of its rack has ended", racks, 400, 450,
-			[]*state.RegisterNode{rack(statetest.AddNode(1, 500, 4000)), rack(statetest.AddNode(2, 500, 4000))}, 2, 0},
-		{"a host of its own without room is no reason to stop", hosts, 400, 900,
-			[]*state.RegisterNode{statetest.AddNode(1, 500, 4000), statetest.AddNode(2, 1000, 4000)}, 1, 0},
+		{"one has a place now, on the host of both", hosts, 2, 100, 300, sizes(1000), 2, 1},
+		{"one has a place when the other has ended", hosts, 2, 400, 700, sizes(1000), 2, 0},
+		{"one has a place when another of its rack has ended", racks, 2, 400, 450, sizes(500, 500), 2, 0},
+		{"two of a rack have a place when another has ended", pairs, 3, 400, 450, sizes(500, 500, 500), 3, 0},
+		{"one has a place, and one more may stay in its rack", pairs, 3, 400, 450, sizes(500, 420, 420), 2, 0},
+		{"a host of its own without room is no reason to stop", hosts, 2, 400, 900, sizes(500, 1000), 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, d := update(t, fmt.Sprintf(text, "", c.was), fmt.Sprintf(text, c.apart, c.is), c.nodes...)
+			_, d := update(t, fmt.Sprintf(text, c.count, "", c.was), fmt.Sprintf(text, c.count, c.apart, c.is), c.nodes...)
 			if len(d.Plan.Stop) != c.stop || len(d.Plan.Place) != c.placed || d.Plan.End.Blocked == nil {
 				t.Errorf("stops %v, places %+v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
 			}

@@ -19,25 +19,38 @@ func (p *Placer) Distinct() bool {
 	})
 }
 
-// KeptApart returns a function that reports whether one of the placements and an
-// allocation of the job exclude each other: by distinct_hosts, or by
-// distinct_property if one instance may have each value.
-func (p *Placer) KeptApart(placements []berth.Placement) func(*berth.Alloc) bool {
+// MayStay returns a function that reports whether an allocation that leaves may
+// stay after all: with it, distinct_hosts and distinct_property must still allow
+// each of the placements. What may stay counts from then on.
+func (p *Placer) MayStay(placements []berth.Placement) func(*berth.Alloc) bool {
 	if !p.Distinct() {
-		return func(*berth.Alloc) bool { return false }
+		return func(*berth.Alloc) bool { return true }
 	}
-	taken := map[apart]bool{}
+	placed, used := map[apart]bool{}, map[apart]int{}
 	for _, x := range placements {
-		for _, k := range p.takes(p.job.TaskGroups[x.Group], x.NodeID) {
-			taken[k] = true
+		for _, k := range p.takes(p.job.TaskGroups[x.Group].Name, p.snap.Node(x.NodeID)) {
+			placed[k] = true
+		}
+	}
+	for _, x := range p.peers { // the placements included
+		for _, k := range p.takes(x.group.Name, x.node) {
+			used[k]++
 		}
 	}
 	return func(a *berth.Alloc) bool {
-		return slices.ContainsFunc(p.takes(p.job.Group(a.Group.Name), a.NodeID), func(k apart) bool { return taken[k] })
+		keys := p.takes(a.Group.Name, p.snap.Node(a.NodeID))
+		if slices.ContainsFunc(keys, func(k apart) bool { return placed[k] && used[k] >= most(k.constraint) }) {
+			return false
+		}
+		for _, k := range keys {
+			used[k]++
+		}
+		return true
 	}
 }
 
-// apart is a value that one instance may have, of those of the job or of a group.
+// apart is a value that only so many instances may have, of those of the job or of
+// a group.
 type apart struct {
 	constraint berth.Constraint
 	group      string // "": of the job
@@ -45,9 +58,8 @@ type apart struct {
 }
 
 // takes returns what an instance of a group takes on a node.
-func (p *Placer) takes(g *berth.TaskGroup, id berth.NodeID) (out []apart) {
-	n := p.snap.Node(id)
-	if g == nil || n == nil {
+func (p *Placer) takes(group string, n *berth.Node) (out []apart) {
+	if n == nil {
 		return nil
 	}
 	add := func(list []berth.Constraint, group string) {
@@ -55,20 +67,30 @@ func (p *Placer) takes(g *berth.TaskGroup, id berth.NodeID) (out []apart) {
 			switch c.Operand {
 			case berth.OpDistinctHosts:
 				if c.RTarget != "false" {
-					out = append(out, apart{c, group, id.String()})
+					out = append(out, apart{c, group, n.ID.String()})
 				}
 			case berth.OpDistinctProperty:
-				most, err := strconv.Atoi(c.RTarget)
-				if v, ok := resolve(c.LTarget, n); ok && (err != nil || most == 1) {
+				if v, ok := resolve(c.LTarget, n); ok {
 					out = append(out, apart{c, group, v})
 				}
 			}
 		}
 	}
 	add(p.job.Constraints, "")
-	add(g.Constraints, g.Name)
-	for _, t := range g.Tasks {
-		add(t.Constraints, g.Name)
+	if g := p.job.Group(group); g != nil {
+		add(g.Constraints, group)
+		for _, t := range g.Tasks {
+			add(t.Constraints, group)
+		}
 	}
 	return out
+}
+
+// most returns how many instances may have one value of a constraint that keeps
+// them apart: 1 unless distinct_property gives a number.
+func most(c berth.Constraint) int {
+	if n, err := strconv.Atoi(c.RTarget); err == nil && c.Operand == berth.OpDistinctProperty {
+		return n
+	}
+	return 1
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"berth"
@@ -120,10 +119,7 @@ func (f *filter) takeHosts(ofJob bool) {
 // newDistinct counts the values that instances use already. The limit is 1
 // unless the constraint gives a number.
 func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
-	d := &distinct{constraint: c, limit: 1, used: map[string]int{}}
-	if n, err := strconv.Atoi(c.RTarget); err == nil {
-		d.limit = n
-	}
+	d := &distinct{constraint: c, limit: most(c), used: map[string]int{}}
 	for _, p := range f.peers {
 		if v, ok := resolve(c.LTarget, p.node); ok && f.appliesTo(p, ofJob) {
 			d.used[v]++
