@@ -49,8 +49,8 @@ func (p *Placer) MayStay(placements []berth.Placement) func(*berth.Alloc) bool {
 	}
 }
 
-// apart is a value that only so many instances may have, of those of the job or of
-// a group.
+// apart is a value that a limited number of instances may have: of the job, or of a
+// group.
 type apart struct {
 	constraint berth.Constraint
 	group      string // "": of the job
