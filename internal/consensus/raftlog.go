@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 
 	"berth/internal/throttle"
 )
@@ -33,8 +34,13 @@ func (l *raftLog) Accept(name string, level hclog.Level, msg string, details ...
 	kind, args := msg, make([]any, 0, len(details))
 	for i := 0; i+1 < len(details); i += 2 {
 		key, value := fmt.Sprint(details[i]), details[i+1]
-		if f, ok := value.(hclog.Format); ok && len(f) > 0 {
-			value = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		switch v := value.(type) {
+		case raft.Server:
+			value = v.Address
+		case hclog.Format: // a format and its operands
+			if len(v) > 0 {
+				value = fmt.Sprintf(fmt.Sprint(v[0]), v[1:]...)
+			}
 		}
 		if key == "peer" || key == "target" { // another server
 			kind += " " + fmt.Sprint(value)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 
 	"berth/internal/throttle"
 )
@@ -28,6 +29,7 @@ func TestLinesAboutAServerThatIsDownAreFew(t *testing.T) {
 		for range 5 {
 			l.Error("failed to heartbeat to", "peer", "a:1", "backoff time", time.Second, "error", down)
 			l.Error("failed to heartbeat to", "peer", "b:1", "backoff time", time.Second, "error", down)
+			l.Error("failed to appendEntries to", "peer", raft.Server{Suffrage: raft.Voter, ID: "s", Address: "a:1"}, "error", down)
 			l.Warn("heartbeat timeout reached")
 			l.Info("entering follower state")
 		}
@@ -36,6 +38,7 @@ func TestLinesAboutAServerThatIsDownAreFew(t *testing.T) {
 		l.Error("unexpected", "command", hclog.Fmt("%#v", 1))
 		want := `level=ERROR msg="raft: failed to heartbeat to" peer=a:1 backoff_time=1s error="connection refused"
 level=ERROR msg="raft: failed to heartbeat to" peer=b:1 backoff_time=1s error="connection refused"
+level=ERROR msg="raft: failed to appendEntries to" peer=a:1 error="connection refused"
 level=ERROR msg="raft: failed to heartbeat to" peer=a:1 backoff_time=1s error="connection refused" more_like_it=4
 level=ERROR msg="raft: unexpected" command=1
 `
