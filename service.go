@@ -95,7 +95,7 @@ type ServiceCheck struct {
 // CheckRestart restarts a task whose check stays critical.
 type CheckRestart struct {
 	Limit          int           // failures in a row after which the task is restarted; 0: never
-	Grace          time.Duration // after a start, failures do not count for so long
+	Grace          time.Duration // how long after a start failures do not count
 	IgnoreWarnings bool
 }
 

@@ -113,7 +113,7 @@ type Template struct {
 	ChangeScript  *ChangeScript `hcl:"change_script"` // with ChangeRun
 	ChangeSignal  string        // with ChangeSignal
 	Once          bool          // it is rendered once and never again
-	Splay         time.Duration // a change is followed after a random part of this
+	Splay         time.Duration // what follows a change waits for a random part of this
 	Perms         string        // octal, such as "0644"
 	Uid           *int          // owner of the file; nil: the task's user
 	Gid           *int          // group of the file; nil: that of the task's user
@@ -128,8 +128,8 @@ type Template struct {
 
 // WaitConfig bounds how long a template waits for values to settle.
 type WaitConfig struct {
-	Min time.Duration // a change is rendered once there was no other for so long
-	Max time.Duration // or once the first change is so long ago
+	Min time.Duration // how long values must stay the same before the template is rendered
+	Max time.Duration // the longest wait for that
 }
 
 // ChangeScript runs in a task when its template changed.
@@ -173,7 +173,7 @@ type Secret struct {
 // WorkloadIdentity asks for a signed identity of the task.
 type WorkloadIdentity struct {
 	Name         string
-	Audience     []string `hcl:"aud"` // who is to accept it
+	Audience     []string `hcl:"aud"` // whom it is meant for
 	ChangeMode   string   // noop, signal or restart: what follows a new one
 	ChangeSignal string
 	Env          bool          // it is in the task's environment

@@ -334,8 +334,8 @@ func (q *Queue) Return(id berth.EvalID, token berth.Token) error {
 }
 
 // giveBack takes an evaluation from its worker and delivers it again after a
-// delay. ended is when its delivery ended, which can be before now. After too many deliveries it goes to the
-// failed ones instead, since it may crash every worker.
+// delay. ended is when its delivery ended, which can be before now. After too many
+// deliveries it goes to the failed ones instead, since it may crash every worker.
 func (q *Queue) giveBack(it *item, ended, now time.Time) {
 	q.release(it)
 	it.token, it.applying = 0, false
