@@ -15,7 +15,7 @@ func jobHistoryCommand() *command {
 	return &command{
 		name: "job history", args: "<job>", synopsis: "List the versions of a job and what changed in them", min: 1, max: 1,
 		example: "job history -p web",
-		help: `Lists the stored versions of a job, newest first, with submit time, stability and tag. The six newest versions are kept, and all
+		help: `Lists the stored versions of a job, newest first, with submit time, stability and tag. The newest versions are kept (by default six: job_tracked_versions), and all
 			tagged ones.
 
 			With -p, each version is compared with its predecessor, or with the version given by -diff-tag or -diff-version.`,

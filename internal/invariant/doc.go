@@ -1,8 +1,8 @@
 // Package invariant checks what must hold of every state, whatever happened to
 // it. It reads one snapshot and recounts from the rows what the state keeps
 // incrementally, or compares two snapshots of one history, or follows the
-// changes between them. Tests, the simulator, the fault runner and the offline
-// check of a saved snapshot all use this one list.
+// changes between them. Tests, simulated histories, the fault runner and the
+// offline check of a saved snapshot all use this one list.
 //
 // [Check] holds for every snapshot, [Changed] for the changes of every commit,
 // [Between] for any two states of one history, [Step] for what one command did,

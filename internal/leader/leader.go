@@ -15,7 +15,7 @@ import (
 // A Controller keeps one promise of the system, such as "a draining node ends
 // up empty". It takes the state and returns what must change, and when to step
 // again if nothing changes before. It starts no goroutine, reads no clock and
-// does no I/O, so a simulator can run it unchanged. The cost of a Step grows
+// does no I/O, so tests can run it in virtual time, unchanged. The cost of a Step grows
 // with what changed, never with what exists. After its own commands are applied
 // it returns none.
 type Controller interface {

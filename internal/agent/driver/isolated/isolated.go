@@ -1,6 +1,6 @@
-// Package isolated has the drivers exec and java: a task is a program of the
+// Package isolated has the drivers exec, java and qemu: a task is a program of the
 // host, or of the task's directory, kept from the machine as package isolate
-// does it, and limited by cgroups. The two differ in what the program is.
+// does it, and limited by cgroups. They differ in what the program is.
 package isolated
 
 import (
