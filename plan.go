@@ -85,6 +85,7 @@ const (
 	RefusedCPU      RefusalKind = "cpu"
 	RefusedMemory   RefusalKind = "memory"
 	RefusedDisk     RefusalKind = "disk"
+	RefusedAllocs   RefusalKind = "allocations"
 	RefusedPort     RefusalKind = "port"
 	RefusedDynamic  RefusalKind = "dynamic ports"
 	RefusedCores    RefusalKind = "cores"

@@ -26,9 +26,6 @@ const (
 	TaskDead    = "dead"
 )
 
-// Successful reports whether the task ended without failing.
-func (s *TaskState) Successful() bool { return s.State == TaskDead && !s.Failed }
-
 // TaskEvent is something that happened to a task.
 type TaskEvent struct {
 	Type           string

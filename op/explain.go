@@ -222,13 +222,14 @@ type Less struct {
 
 // FreePort is a static port that another allocation holds.
 type FreePort struct {
-	Port     int
-	NodeID   berth.NodeID
-	NodeName string
-	Holder   string        // name of the allocation that holds it
-	AllocID  berth.AllocID // the allocation that would have to stop
-	JobID    berth.JobID   // of the holder
-	Dynamic  bool          // instead, let the group use a dynamic port
+	Port        int
+	HostNetwork string `json:",omitempty"` // "": the default one
+	NodeID      berth.NodeID
+	NodeName    string
+	Holder      string        // name of the allocation that holds it
+	AllocID     berth.AllocID // the allocation that would have to stop
+	JobID       berth.JobID   // of the holder
+	Dynamic     bool          // instead, let the group use a dynamic port
 }
 
 // MoreNodes describes nodes that would have to join the cluster.

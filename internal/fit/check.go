@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"berth"
 )
@@ -38,23 +37,10 @@ func (r *Request) Refusal(u *Usage, g *berth.Grant) *berth.Refusal {
 
 // refuseFor returns the refusal for a shortage.
 func refuseFor(s berth.Shortage) *berth.Refusal {
-	return berth.Refuse(refusalKind(s.Dimension), fmt.Sprintf("%s: %d asked, %d free", s.Dimension, s.Wanted, s.Free))
+	return berth.Refuse(refusals[ParseDimension(s.Dimension).Kind], fmt.Sprintf("%s: %d asked, %d free", s.Dimension, s.Wanted, s.Free))
 }
 
-// refusalKind returns the kind of refusal for a dimension.
-func refusalKind(dimension string) berth.RefusalKind {
-	switch {
-	case dimension == DimCores, dimension == DimNUMA:
-		return berth.RefusedCores
-	case strings.HasPrefix(dimension, DimPort), strings.HasPrefix(dimension, DimNetwork):
-		return berth.RefusedPort
-	case strings.HasPrefix(dimension, DimDevices):
-		return berth.RefusedDevices
-	}
-	return berth.RefusalKind(dimension) // cpu, memory, disk or dynamic ports
-}
-
-func portInUse(port uint16) string { return DimPort + strconv.Itoa(int(port)) + " is in use" }
+func portInUse(port uint16) string { return names[StaticPort] + strconv.Itoa(int(port)) + " is in use" }
 
 // refusalNamed is Refusal for groups that ask for named resources.
 func (r *Request) refusalNamed(u *Usage, g *berth.Grant) *berth.Refusal {
@@ -89,7 +75,7 @@ func (r *Request) refusalPorts(u *Usage, g *berth.Grant) *berth.Refusal {
 		if known {
 			why = portInUse(p.port)
 		} else {
-			why = DimNetwork + p.network + " does not exist"
+			why = names[HostNetwork] + p.network + " does not exist"
 		}
 	})
 	if !ok {

@@ -3,7 +3,6 @@ package fit
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"berth"
 )
@@ -92,14 +91,6 @@ func (u *Usage) dynamicPort(space int, own []held, at uint32) (uint16, bool) {
 	return 0, false
 }
 
-// on returns the suffix that names a host network in a shortage.
-func (p *portRequest) on() string {
-	if p.network == berth.DefaultHostNetwork {
-		return ""
-	}
-	return " on " + p.network
-}
-
 // portShortages adds the ports that the node cannot provide.
 func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free int64)) {
 	missing := map[string]bool{}
@@ -107,10 +98,10 @@ func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free
 	own, _ := m.static(u, func(p *portRequest, known bool) {
 		switch {
 		case known:
-			add(DimPort+strconv.Itoa(int(p.port))+p.on(), 1, 0)
+			add(Dimension{Kind: StaticPort, Port: p.port, Network: p.network}.String(), 1, 0)
 		case !missing[p.network]:
 			missing[p.network] = true
-			add(DimNetwork+p.network, 1, 0)
+			add(Dimension{Kind: HostNetwork, Network: p.network}.String(), 1, 0)
 		}
 	})
 	// Then dynamic ports, counted by network.
@@ -135,7 +126,7 @@ func (m *namedRequest) portShortages(u *Usage, add func(dim string, wanted, free
 			}
 			own = append(own, held{space, port, false})
 		}
-		add(DimDynamic+p.on(), wanted[p.network], free)
+		add(Dimension{Kind: DynamicPorts, Network: p.network}.String(), wanted[p.network], free)
 	}
 }
 

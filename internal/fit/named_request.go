@@ -274,7 +274,7 @@ func (m *namedRequest) namedShortages(u *Usage, add func(dim string, wanted, fre
 		}
 	}
 	if !told { // the search was given up after maxTries
-		add(DimDevices+"for all requests together", int64(len(m.devices)), 0)
+		add(Dimension{Kind: Devices, Device: "for all requests together"}.String(), int64(len(m.devices)), 0)
 	}
 }
 
@@ -291,7 +291,7 @@ func (p *picker) numaShortage(task int, add func(dim string, wanted, free int64)
 	for k := range p.l.numa {
 		most = max(most, p.freeOf(k))
 	}
-	add(DimNUMA, int64(count), int64(most))
+	add(names[NUMACores], int64(count), int64(most))
 }
 
 // deviceShortage takes the first choice for a device request, or calls add with
@@ -307,9 +307,9 @@ func (p *picker) deviceShortage(request int, add func(dim string, wanted, free i
 		at, _, _ := p.candidates(request, g)
 		most = max(most, len(at))
 	}
-	dim := DimDevices + d.Name
+	dim := Dimension{Kind: Devices, Device: d.Name}
 	if p.numa[request] >= 0 {
-		dim += " on the NUMA node of the cores"
+		dim.Device += " on the NUMA node of the cores"
 	}
-	add(dim, int64(min(d.Count, 1<<31)), int64(most))
+	add(dim.String(), int64(min(d.Count, 1<<31)), int64(most))
 }

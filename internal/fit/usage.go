@@ -43,21 +43,6 @@ type Usage struct {
 // Free returns the free capacity.
 func (u *Usage) Free() berth.Ask { return u.Capacity.Sub(u.Used) }
 
-// The dimensions in which a node can lack capacity.
-const (
-	DimCPU     = "cpu"           // MHz
-	DimMemory  = "memory"        // MiB
-	DimDisk    = "disk"          // MiB
-	DimDynamic = "dynamic ports" // number of ports
-	DimAllocs  = "allocations"   // number of those that the node takes
-	DimPort    = "port "         // with the number of a static port, and "on" and its host network if that has a name
-
-	DimCores   = "cores"                  // number of cores
-	DimNUMA    = "cores of one NUMA node" // with the most that any has free
-	DimDevices = "devices "               // with the name of a request
-	DimNetwork = "host network "          // with a name that the node does not know
-)
-
 // Fits reports whether the node has capacity for one more allocation.
 func (r *Request) Fits(u *Usage) bool {
 	if u.Used.CPU+r.CPU > u.Capacity.CPU || u.Used.MemoryMB+r.MemoryMB > u.Capacity.MemoryMB || u.Used.DiskMB+r.DiskMB > u.Capacity.DiskMB {
@@ -126,7 +111,7 @@ func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	add(DimMemory, "MiB", r.MemoryMB, free.MemoryMB)
 	add(DimDisk, "MiB", r.DiskMB, free.DiskMB)
 	if u.Most > 0 {
-		add(DimAllocs, "", 1, int64(u.Most)-int64(u.Allocs))
+		add(names[Allocs], "", 1, int64(u.Most)-int64(u.Allocs))
 	}
 	// Named resources have rules of their own; those for ports replace the
 	// plain ones below.
@@ -140,7 +125,7 @@ func (r *Request) Shortfall(u *Usage) (out []berth.Shortage) {
 	}
 	for _, p := range r.Static {
 		if u.Ports.Has(p) {
-			add(DimPort+strconv.Itoa(int(p)), "", 1, 0)
+			add(names[StaticPort]+strconv.Itoa(int(p)), "", 1, 0)
 		}
 	}
 	if n := r.inRange(u); r.Dynamic > 0 && !u.freeDynamic(n) {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"iter"
-	"strings"
 	"time"
 
 	"berth"
@@ -76,19 +75,21 @@ func capacityOf(a *berth.Alloc) (r Capacity) {
 func lacking(m *berth.Missed) Capacity {
 	r := CapacityNode | CapacityPool
 	for _, d := range m.Dimensions {
-		switch {
-		case d == fit.DimCPU:
+		switch fit.ParseDimension(d).Kind {
+		case fit.CPU:
 			r |= CapacityCPU
-		case d == fit.DimMemory || d == fit.DimAllocs: // each allocation that ends frees memory
+		case fit.Memory, fit.Allocs: // each allocation that ends frees memory
 			r |= CapacityMemory
-		case d == fit.DimDisk:
+		case fit.Disk:
 			r |= CapacityDisk
-		case strings.HasPrefix(d, fit.DimCores):
+		case fit.Cores, fit.NUMACores:
 			r |= CapacityCores
-		case strings.HasPrefix(d, fit.DimDevices):
+		case fit.Devices:
 			r |= CapacityDevices
-		default:
+		case fit.DynamicPorts, fit.StaticPort, fit.HostNetwork:
 			r |= CapacityPorts
+		case fit.UnknownKind: // of a newer build
+			r |= CapacityAll
 		}
 	}
 	return r

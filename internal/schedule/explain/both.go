@@ -92,8 +92,8 @@ func (f *finder) firsts(x *op.GroupExplanation, all []place.Verdict) iter.Seq2[r
 				})
 			}
 		}
-		for _, number := range f.staticPorts(all) {
-			try("port", firstsTried, costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}}, edit(func() *berth.Job { return f.dynamic(number) }))
+		for _, d := range f.staticPorts(all) {
+			try("port", firstsTried, costDynamic, op.Change{Port: dynamicPort(d)}, edit(func() *berth.Job { return f.dynamic(d) }))
 		}
 		for _, c := range f.constraints() {
 			if text := c.String(); x.Conditions[text] > 0 {

@@ -402,10 +402,16 @@ func text(c *op.Change) string {
 	if c.NodePool != "" {
 		add("node pool %q instead of the job's", c.NodePool)
 	}
-	if p := c.Port; p != nil && p.Dynamic {
-		add("a dynamic port instead of %d", p.Port)
-	} else if p != nil {
-		add("port %d of node %s, if %s released it", p.Port, p.NodeName, p.Holder)
+	if p := c.Port; p != nil {
+		on := ""
+		if p.HostNetwork != "" {
+			on = " on " + p.HostNetwork
+		}
+		if p.Dynamic {
+			add("a dynamic port instead of %d%s", p.Port, on)
+		} else {
+			add("port %d%s of node %s, if %s released it", p.Port, on, p.NodeName, p.Holder)
+		}
 	}
 	if c.Nodes != nil {
 		parts = append(parts, nodesText(c.Nodes))

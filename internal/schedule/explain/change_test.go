@@ -161,6 +161,18 @@ func TestProposals(t *testing.T) {
 			"a dynamic port instead of 8080",
 			"one more node like n1" + room,
 		}},
+		{"a port of a host network that another job holds", []state.Command{
+			node(1, 4000, 1000, func(n *berth.Node) {
+				lan := berth.NodeNetworkAddress{Alias: "lan", Address: "10.0.0.1"}
+				n.NodeResources.NodeNetworks = []berth.NodeNetwork{{Mode: berth.NetworkHost, Addresses: []berth.NodeNetworkAddress{lan}}}
+			}),
+			statetest.Register(statetest.Job(t, `{"ID":"other","TaskGroups":[{"Name":"g","Networks":[{"ReservedPorts":[{"Label":"http","Value":8080,"HostNetwork":"lan"}]}],"Resources":{"CPU":100,"MemoryMB":100}}]}`), 2),
+			job("", `"Count":1,"Networks":[{"ReservedPorts":[{"Label":"http","Value":8080,"HostNetwork":"lan"}]}],"Resources":{"CPU":100,"MemoryMB":300}`),
+		}, []string{
+			"port 8080 on lan of node n1, if other.g[0] released it",
+			"a dynamic port instead of 8080 on lan",
+			"one more node like n1" + room,
+		}},
 		{"hosts must differ", []state.Command{node(1, 4000, 1000), job("", `"Count":2,"Constraints":[{"Operand":"distinct_hosts"}],"Resources":{"CPU":100,"MemoryMB":300}`)}, []string{
 			"one more node like n1" + room,
 			`without the constraint "distinct_hosts"`,

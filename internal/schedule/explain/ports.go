@@ -1,10 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"berth"
 	"berth/internal/fit"
@@ -21,61 +20,73 @@ func (f *finder) ports(all []place.Verdict) {
 			break
 		}
 		for _, s := range v.Shortages {
-			number, ok := staticPort(s)
-			if !ok {
+			d := fit.ParseDimension(s.Dimension)
+			if d.Kind != fit.StaticPort {
 				continue
 			}
-			a := place.Holder(f.snap, v.Node, uint16(number))
+			a := place.Holder(f.snap, v.Node, d.Network, d.Port)
 			if a == nil || a.Key() == f.job.Key() { // the job's own instances would take it again
 				continue
 			}
 			tried++
 			if f.works(ended(a, f.now)) {
-				f.add(costPort, op.Change{Port: &op.FreePort{
-					Port: number, NodeID: v.Node.ID, NodeName: v.Node.Name, Holder: a.Name(), AllocID: a.ID, JobID: a.Job.ID,
-				}})
+				p := freePort(d)
+				p.NodeID, p.NodeName, p.Holder, p.AllocID, p.JobID = v.Node.ID, v.Node.Name, a.Name(), a.ID, a.Job.ID
+				f.add(costPort, op.Change{Port: p})
 			}
 		}
 	}
 	// A dynamic port instead helps on every node at once, so each is tried
 	// once.
-	for _, number := range f.staticPorts(all) {
-		if f.works(f.register(f.dynamic(number))) {
-			f.add(costDynamic, op.Change{Port: &op.FreePort{Port: number, Dynamic: true}})
+	for _, d := range f.staticPorts(all) {
+		if f.works(f.register(f.dynamic(d))) {
+			f.add(costDynamic, op.Change{Port: dynamicPort(d)})
 		}
 	}
 }
 
-// staticPort returns the number of the static port that a node lacks.
-func staticPort(s berth.Shortage) (number int, ok bool) {
-	number, err := strconv.Atoi(strings.TrimPrefix(s.Dimension, fit.DimPort))
-	return number, err == nil
+// freePort returns the port of a shortage, for the API.
+func freePort(d fit.Dimension) *op.FreePort {
+	p := &op.FreePort{Port: int(d.Port)}
+	if d.Network != berth.DefaultHostNetwork {
+		p.HostNetwork = d.Network
+	}
+	return p
+}
+
+// dynamicPort is freePort for a port that a dynamic one replaces.
+func dynamicPort(d fit.Dimension) *op.FreePort {
+	p := freePort(d)
+	p.Dynamic = true
+	return p
 }
 
 // staticPorts returns the static ports that nodes which meet all conditions
 // lack.
-func (f *finder) staticPorts(all []place.Verdict) []int {
-	wanted := map[int]bool{}
+func (f *finder) staticPorts(all []place.Verdict) []fit.Dimension {
+	wanted := map[fit.Dimension]bool{}
 	for _, v := range all {
 		if len(v.Unmet) > 0 {
 			break
 		}
 		for _, s := range v.Shortages {
-			if number, ok := staticPort(s); ok {
-				wanted[number] = true
+			if d := fit.ParseDimension(s.Dimension); d.Kind == fit.StaticPort {
+				wanted[d] = true
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(wanted))
+	return slices.SortedFunc(maps.Keys(wanted), func(a, b fit.Dimension) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Network, b.Network))
+	})
 }
 
 // dynamic returns the job with a dynamic port instead of a static one.
-func (f *finder) dynamic(number int) *berth.Job {
+func (f *finder) dynamic(d fit.Dimension) *berth.Job {
 	j, g := f.edited()
 	for _, nw := range g.AllNetworks() { // copies of our own
 		nw.DynamicPorts = slices.Clone(nw.DynamicPorts)
 		nw.ReservedPorts = slices.DeleteFunc(slices.Clone(nw.ReservedPorts), func(p berth.Port) bool {
-			if p.Value != number {
+			if p.Value != int(d.Port) || p.Network() != d.Network {
 				return false
 			}
 			p.Value = 0

@@ -215,10 +215,10 @@ func sortShortages(short map[string]berth.Shortage) []berth.Shortage {
 // waitsFor returns the dimension in which capacity must become free to end a
 // shortage. For ports, any released port may be the one.
 func waitsFor(dimension string) string {
-	switch {
-	case strings.HasPrefix(dimension, fit.DimPort), strings.HasPrefix(dimension, fit.DimDynamic):
+	switch fit.ParseDimension(dimension).Kind {
+	case fit.StaticPort, fit.DynamicPorts:
 		return fit.DimDynamic
-	case dimension == fit.DimNUMA:
+	case fit.NUMACores:
 		return fit.DimCores
 	}
 	return dimension

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"berth"
@@ -159,16 +158,11 @@ func (r *round) explainNode(m *berth.AllocMetric, short map[string]berth.Shortag
 
 // holder returns the name of the instance that holds a static port of a node.
 func (r *round) holder(n *berth.Node, dimension string) string {
-	text, ok := strings.CutPrefix(dimension, fit.DimPort)
-	if !ok {
+	d := fit.ParseDimension(dimension)
+	if d.Kind != fit.StaticPort {
 		return ""
 	}
-	text, network, named := strings.Cut(text, " on ")
-	if !named {
-		network = berth.DefaultHostNetwork
-	}
-	number, _ := strconv.Atoi(text)
-	port, u := uint16(number), r.usage(n.Number)
+	network, port, u := d.Network, d.Port, r.usage(n.Number)
 	if u.Keeps(network, port) {
 		return "the node itself"
 	}
@@ -177,7 +171,7 @@ func (r *round) holder(n *berth.Node, dimension string) string {
 			return berth.AllocName(r.job.ID, p.group.Name, p.index)
 		}
 	}
-	if a := holderOn(r.snap, n, network, port); a != nil {
+	if a := Holder(r.snap, n, network, port); a != nil {
 		return a.Name()
 	}
 	return ""

@@ -91,15 +91,10 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 	return out
 }
 
-// Holder returns the allocation that holds a port of a node's default host
-// network; nil if no allocation does, because the node reserves the port or it is
+// Holder returns the allocation that holds a port of one of a node's host
+// networks; nil if no allocation does, because the node reserves the port or it is
 // free.
-func Holder(snap *state.Snapshot, n *berth.Node, port uint16) *berth.Alloc {
-	return holderOn(snap, n, berth.DefaultHostNetwork, port)
-}
-
-// holderOn is like Holder for a port of any host network.
-func holderOn(snap *state.Snapshot, n *berth.Node, network string, port uint16) *berth.Alloc {
+func Holder(snap *state.Snapshot, n *berth.Node, network string, port uint16) *berth.Alloc {
 	u := snap.Usage(n.Number)
 	for a := range snap.AllocsOn(n.ID) {
 		if a.Occupies() && u.Holds(a.Group, a.Ports, network, port) {
