@@ -98,7 +98,7 @@ func aclTokenCreateCommand() *command {
 		setup: func(f *flags) action {
 			data, t := f.data(), f.token()
 			global := f.Bool("global", "Mark the token as one for all regions.")
-			ttl := f.FlagSet.Duration("ttl", 0, "How long the token is valid, such as 8h; 0 is for ever. A `duration`.")
+			ttl := f.FlagSet.Duration("ttl", 0, "The `duration` for which the token is valid, such as 8h; 0 means without end.")
 			f.Unsupported("accessor")
 			read := func(ctx context.Context, c *call) (op.ACLToken, error) {
 				out, _, err := client.Call(ctx, c.client, op.CreateACLToken, op.WriteACLToken{

@@ -25,9 +25,9 @@ type methodFlags struct {
 func (f *flags) method() methodFlags {
 	return methodFlags{
 		kind:      f.String("type", "The `type` of the auth method: OIDC or JWT."),
-		locality:  f.String("token-locality", "Where tokens are valid: local or global. A `locality`."),
+		locality:  f.String("token-locality", "Where tokens are valid: the `locality` local or global."),
 		naming:    f.String("token-name-format", "The `template` of the names of tokens, such as ${auth_method_name}-${value.user}."),
-		ttl:       f.FlagSet.Duration("max-token-ttl", 0, "How long tokens are valid, such as 8h. A `duration`."),
+		ttl:       f.FlagSet.Duration("max-token-ttl", 0, "The `duration` for which tokens are valid, such as 8h."),
 		isDefault: f.Bool("default", "Use the auth method for logins that name none of its type."),
 		config:    f.String("config", "The `configuration` as JSON, @ and the name of a file with it, or - for standard input."),
 	}
@@ -123,7 +123,7 @@ func authMethodCreateCommand() *command {
 	return &command{
 		name: "acl auth-method create", synopsis: "Create an auth method",
 		example: "acl auth-method create -name sso -type OIDC -token-locality local -max-token-ttl 8h -config @sso.json",
-		help: `Creates an auth method: whose word counts when somebody logs in. Binding rules say what a login grants. The secret of an OIDC client is
+		help: `Creates an auth method: an identity provider that is trusted for logins. Binding rules say what a login grants. The secret of an OIDC client is
 			stored encrypted and never shown again.`,
 		setup: func(f *flags) action {
 			data, m := f.data(), f.method()
@@ -147,7 +147,7 @@ func authMethodUpdateCommand() *command {
 	return &command{
 		name: "acl auth-method update", args: "<name>", synopsis: "Change an auth method", min: 1, max: 1, list: "acl auth-method list",
 		example: "acl auth-method update -max-token-ttl 1h sso",
-		help:    `Changes what is given of an auth method. A configuration replaces the one before; "redacted" as its OIDCClientSecret keeps the secret.`,
+		help:    `Changes the given fields of an auth method. A configuration replaces the one before; "redacted" as its OIDCClientSecret keeps the secret.`,
 		setup: func(f *flags) action {
 			data, m := f.data(), f.method()
 			return func(ctx context.Context, c *call) error {

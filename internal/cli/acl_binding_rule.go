@@ -17,7 +17,7 @@ func (f *flags) rule() ruleFlags {
 	return ruleFlags{
 		description: f.String("description", "The `description` of the binding rule."),
 		selector:    f.String("selector", "Whom it is for: an `expression` over value.NAME and list.NAME, such as '\"eng\" in list.groups'. Without it, everybody."),
-		bindType:    f.String("bind-type", "What it grants: role, policy or management. A `type`."),
+		bindType:    f.String("bind-type", "What it grants: the `type` role, policy or management."),
 		bindName:    f.String("bind-name", "The `name` of the role or policy. ${value.NAME} stands for a claim."),
 	}
 }
@@ -52,7 +52,7 @@ func bindingRuleUpdateCommand() *command {
 	return &command{
 		name: "acl binding-rule update", args: "<id>", synopsis: "Change a binding rule", min: 1, max: 1, list: "acl binding-rule list",
 		example: "acl binding-rule update -bind-name ops 0b1c…",
-		help:    "Changes what is given of a binding rule. With -no-merge, what is not given becomes empty.",
+		help:    "Changes the given fields of a binding rule. With -no-merge, all other fields become empty.",
 		setup: func(f *flags) action {
 			data, r := f.data(), f.rule()
 			replace := f.Bool("no-merge", "Replace the binding rule instead of changing it.")

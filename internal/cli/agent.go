@@ -30,7 +30,7 @@ var agentFlags = []agentFlag{
 	{"node", "name", "string", "The `name` of this agent. Defaults to the host name."},
 	{"log-level", "log_level", "string", "The lowest `level` to log: trace, debug, info, warn or error."},
 	{"log-json", "log_json", "bool", "Write the log as JSON, one object per line."},
-	{"log-include-location", "log_include_location", "bool", "Write the place in the program with each line of the log."},
+	{"log-include-location", "log_include_location", "bool", "Write the source file and line with each line of the log."},
 	{"acl-enabled", "acl.enabled", "bool", "Enable access control."},
 	{"acl-replication-token", "acl.replication_token", "string", "The `token` with which this region copies from the authoritative region. Other users of this machine can see it in the process list."},
 	{"raft-protocol", "server.raft_protocol", "int", "The `version` of the Raft protocol. The only one is 3."},

@@ -22,7 +22,7 @@ func monitorCommand() *command {
 		setup: func(f *flags) action {
 			t := monitorTarget(f)
 			level := f.FlagSet.String("log-level", "info", "The lowest `level` to print: trace, debug, info, warn or error.")
-			location := f.Bool("log-include-location", "Print the place in the program with each line.")
+			location := f.Bool("log-include-location", "Print the source file and line with each line.")
 			asJSON := f.Bool("json", "Print lines as JSON objects.")
 			return func(ctx context.Context, c *call) error {
 				in := op.MonitorQuery{LogLevel: strings.ToLower(*level), LogIncludeLocation: *location, LogJSON: *asJSON}

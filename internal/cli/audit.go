@@ -13,11 +13,11 @@ import (
 // auditVerifyCommand checks the chain of an audit log.
 func auditVerifyCommand() *command {
 	return &command{
-		name: "operator audit verify", args: "<file>...", synopsis: "Check that an audit log is whole", min: 1, max: -1, local: true,
+		name: "operator audit verify", args: "<file>...", synopsis: "Verify that an audit log is complete and unchanged", min: 1, max: -1, local: true,
 		example: "operator audit verify audit-00000000000000001200.log audit.log",
 		help: `Checks the files of an audit log, given from the oldest to the newest: that no line was changed, removed or put in. It prints
-			the numbers of the first and last line, and the hash of the last one. Who can write the file can make another chain, so compare
-			the hash with one that you kept elsewhere.`,
+			the numbers of the first and last line, and the hash of the last one. Anyone who can write the file can make another chain, so
+			compare the hash with one that you kept elsewhere.`,
 		setup: func(f *flags) action {
 			d := f.data()
 			return func(_ context.Context, c *call) error {

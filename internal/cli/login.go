@@ -29,7 +29,7 @@ func loginCommand() *command {
 			data := f.data()
 			method := f.String("method", "The `name` of the auth method. Without it, the default one of its type.")
 			kind := f.String("type", "The `type` of the auth method: OIDC or JWT. It chooses among the defaults.")
-			token := f.String("login-token", "The JWT to log in with, for auth methods of type JWT. A `token`.")
+			token := f.String("login-token", "The JWT to log in with, a `token` for auth methods of type JWT.")
 			addr := f.FlagSet.String("oidc-callback-addr", "localhost:4649", "The `address`, on this machine, that the browser comes back to.")
 			return answer(data, func(ctx context.Context, c *call) (out op.ACLToken, err error) {
 				want := strings.ToUpper(*kind)

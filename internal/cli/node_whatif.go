@@ -13,7 +13,7 @@ import (
 // nodeWhatIfCommand tells what would happen if nodes failed.
 func nodeWhatIfCommand() *command {
 	return &command{
-		name: "node what-if", args: "[node]", synopsis: "Tell what would find no other place if nodes failed", max: 1,
+		name: "node what-if", args: "[node]", synopsis: "Show what could not be placed elsewhere if nodes failed", max: 1,
 		example: "node what-if -rack r1",
 		help: `Tries what would happen if nodes went down at once: a node by its ID, prefix or name, or all nodes of a rack (their meta "rack"),
 			a datacenter or a node pool. A server takes them down in a copy of the state and schedules there every job that runs on them. Nothing

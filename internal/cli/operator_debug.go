@@ -24,7 +24,7 @@ import (
 // operatorDebugCommand collects what is needed to look for a defect.
 func operatorDebugCommand() *command {
 	return &command{
-		name: "operator debug", synopsis: "Collect a bundle for people who look for a defect",
+		name: "operator debug", synopsis: "Collect a diagnostic bundle",
 		example: "operator debug -duration 30s -server-id all -node-id all",
 		help: `Collects the state of the cluster as lists of objects, and from servers and nodes their logs, metrics and profiles, and writes them
 			as an archive to the current directory. -output writes a directory instead.
@@ -36,10 +36,10 @@ func operatorDebugCommand() *command {
 			What cannot be read is noted in index.json of the bundle, with the reason. A management token reads everything.`,
 		setup: func(f *flags) action {
 			d := &debugFlags{
-				duration:   f.Duration("duration", 2*time.Minute, "For how long logs, events and metrics are collected: a `duration`. 0 takes one look."),
-				interval:   f.Duration("interval", 30*time.Second, "How often metrics are read: a `duration`."),
+				duration:   f.Duration("duration", 2*time.Minute, "The `duration` for which logs, events and metrics are collected; 0 takes one look."),
+				interval:   f.Duration("interval", 30*time.Second, "The `duration` between two readings of the metrics."),
 				level:      f.FlagSet.String("log-level", "DEBUG", "The lowest `level` of the logs: trace, debug, info, warn or error."),
-				location:   f.Bool("log-include-location", "Include the place in the program with each line of the logs."),
+				location:   f.Bool("log-include-location", "Include the source file and line with each line of the logs."),
 				export:     f.Bool("log-file-export", "Collect the log files of the agents too, as far as they write one (log_file)."),
 				lookback:   f.Duration("log-lookback", 0, "Collect the log files of the agents too, but only lines that are not older than this `duration`."),
 				servers:    f.FlagSet.String("server-id", "all", "The `names` of servers, separated by commas, all or leader."),
@@ -50,10 +50,10 @@ func operatorDebugCommand() *command {
 				eventIndex: f.Int("event-index", 0, "The `index` from which on events are collected. 0 is from now on."),
 				stale:      f.Bool("stale", "Accept the answer of any server, even without a leader."),
 				output:     f.String("output", "Write a `directory` in this one, and no archive."),
-				profile:    f.Duration("pprof-duration", time.Second, "For how long the processor is profiled: a `duration`. 0 is not at all."),
+				profile:    f.Duration("pprof-duration", time.Second, "The `duration` for which the processor is profiled; 0 means not at all."),
 				verbose:    f.Bool("verbose", "Print each file that is collected."),
 			}
-			f.Duration("pprof-interval", 0, "Accepted and without effect: profiles are taken once. A `duration`.")
+			f.Duration("pprof-interval", 0, "A `duration` that is accepted and has no effect: profiles are taken once.")
 			f.Unsupported("consul-http-addr", "consul-auth", "consul-token", "consul-token-file", "consul-client-cert", "consul-client-key", "consul-ca-cert", "consul-ca-path",
 				"vault-address", "vault-token", "vault-ca-cert", "vault-ca-path", "vault-client-cert", "vault-client-key")
 			return d.run

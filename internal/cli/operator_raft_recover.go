@@ -11,7 +11,7 @@ import (
 // that cannot decide by itself.
 func operatorRaftRecoverCommand() *command {
 	return &command{
-		name: "operator raft recover", synopsis: "Decide about the data of a stopped server", local: true,
+		name: "operator raft recover", synopsis: "Choose how a stopped server recovers its data", local: true,
 		example: "operator raft recover -data-dir /var/lib/berth -refill",
 		help: `Changes what a stopped server does with its data at its next start. Use it when the servers' log says so, or when a cluster lost
 			most of its servers for good. Run it on the machine of that server. Exactly one decision is required. Nothing is deleted: data that

@@ -87,7 +87,7 @@ func quotaStatusCommand() *command {
 	return &command{
 		name: "quota status", args: "<quota>", synopsis: "Show the limits of a quota and what is used", min: 1, max: 1,
 		example: "quota status team-a",
-		help: `Shows the limits of a quota in each region and, in the region of the servers that answer, what the namespaces use that name it. An
+		help: `Shows the limits of a quota in each region and, in the region of the servers that answer, what the namespaces with this quota use. An
 			allocation counts until its tasks have ended; a job of a user counts until it is stopped.`,
 		setup: func(f *flags) action {
 			data := f.data()
@@ -214,7 +214,7 @@ func quotaApplyCommand() *command {
 		name: "quota apply", args: "<input>", synopsis: "Create or update a quota", min: 1, max: 1,
 		example: "quota apply team-a.hcl",
 		help: `Creates or changes a quota from a specification in HCL or JSON: a file or, with "-", standard input. Settings that it omits are
-			reset. What exceeds a new limit goes on; nothing more is placed until there is room. "quota init" writes an example.`,
+			reset. Allocations above a new limit keep running; nothing more is placed until there is room. "quota init" writes an example.`,
 		setup: func(f *flags) action {
 			isJSON := f.Bool("json", "Require a specification in JSON. Without this flag, HCL and JSON are both accepted.")
 			return func(ctx context.Context, c *call) error {

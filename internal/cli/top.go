@@ -23,7 +23,7 @@ func topCommand() *command {
 			those of similar tools: arrows or j and k move, enter opens what is selected, l shows the logs of an allocation, esc goes back, /
 			filters, the digits 1 to 6 open a list, ? lists all keys, and q quits. Nothing can be changed here.`,
 		setup: func(f *flags) action {
-			every := f.Duration("interval", 2*time.Second, "How often the view is loaded: a `duration` such as 5s.")
+			every := f.Duration("interval", 2*time.Second, "The `duration` between two updates of the view, such as 5s.")
 			return func(ctx context.Context, c *call) error {
 				if *every < 200*time.Millisecond || *every > time.Hour {
 					return c.usagef("flag -interval must be between 200ms and 1h, got %s", *every)

@@ -56,7 +56,7 @@ func uiCommand() *command {
 
 // webFlag declares -ui for commands that call c.web.
 func (f *flags) webFlag() {
-	f.web = f.Bool("ui", "Open the web UI at what the command shows, too. Where no browser can be opened, print its address to standard error.")
+	f.web = f.Bool("ui", "Also open the web UI at what the command shows. Where no browser can be opened, print its address to standard error.")
 }
 
 // web opens a page of the web UI if -ui was given. A failure is reported and
