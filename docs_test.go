@@ -96,6 +96,19 @@ func TestEveryTriggerIsExplained(t *testing.T) {
 	}
 }
 
+// docs/life-of-a-job.md names the hooks of a task in their order.
+func TestHooksAreListed(t *testing.T) {
+	table, _, _ := strings.Cut(read(t, "internal/agent/task/hooks.go"), "\n}\n")
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", `).FindAllStringSubmatch(table, -1) {
+		names = append(names, m[1])
+	}
+	page := strings.Join(strings.Fields(read(t, "docs/life-of-a-job.md")), " ")
+	if want := "(`agent/task/hooks.go`: " + strings.Join(names, ", ") + ")"; len(names) < 15 || !strings.Contains(page, want) {
+		t.Errorf("docs/life-of-a-job.md must say %s", want)
+	}
+}
+
 // The layers of docs/architecture.md are those that map_test.go enforces.
 func TestArchitectureShowsTheLayers(t *testing.T) {
 	m := regexp.MustCompile("(?s)```layers\n(.*?)```").FindStringSubmatch(read(t, "docs/architecture.md"))
