@@ -90,7 +90,7 @@ func TestAnAllocationIsRunAndReported(t *testing.T) {
 			t.Errorf("%v, %+v, %v", a.Alive(), a.View(), a.Stats())
 		}
 		var out strings.Builder
-		err := a.Logs(t.Context(), a.NodeID(), &op.LogsQuery{AllocID: batch, Task: "main", Type: "stdout", Follow: true}, func(f *op.StreamFrame) error {
+		err := a.Logs(t.Context(), &op.LogsQuery{AllocID: batch, Task: "main", Type: "stdout", Follow: true}, func(f *op.StreamFrame) error {
 			out.Write(f.Data)
 			return nil
 		})
@@ -598,7 +598,7 @@ func TestOnlySoManyDeadDirectoriesAreKept(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
-		err := a.Logs(t.Context(), a.NodeID(), &op.LogsQuery{AllocID: ids[0], Task: "main"}, nil)
+		err := a.Logs(t.Context(), &op.LogsQuery{AllocID: ids[0], Task: "main"}, nil)
 		if berth.KindOf(err) != berth.NotFound {
 			t.Errorf("logs of what is cleared away: %v", err)
 		}
@@ -617,11 +617,11 @@ func TestLogsThatCannotBe(t *testing.T) {
 			{AllocID: "no-such", Task: "main"}, {AllocID: id, Task: "nobody"}, {AllocID: id, Task: "mute"}, {AllocID: id + "/../x", Task: "main"},
 			{AllocID: id, Task: "../main"},
 		} {
-			if err := a.Logs(t.Context(), a.NodeID(), q, nil); berth.KindOf(err) != berth.NotFound {
+			if err := a.Logs(t.Context(), q, nil); berth.KindOf(err) != berth.NotFound {
 				t.Errorf("%+v: %v", q, err)
 			}
 		}
-		if err := a.Logs(t.Context(), berth.NodeID{1}, &op.LogsQuery{AllocID: id, Task: "main"}, nil); berth.KindOf(err) != berth.NotFound {
+		if _, err := a.AsAgents().Open(t.Context(), berth.NodeID{1}, op.AgentLogs.RPC, &op.LogsQuery{AllocID: id, Task: "main"}); berth.KindOf(err) != berth.NotFound {
 			t.Errorf("another node: %v", err)
 		}
 		end()

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -66,25 +65,6 @@ func (c *Cluster) Attach(a *Agent) {
 	for _, register := range a.serving.wires {
 		register(c.handlers)
 	}
-	peer.Handle(c.handlers, op.AgentChecks, func(ctx context.Context, _ *wire.Call, in *op.AllocRef) (*op.Checks, error) {
-		out, err := a.Checks(ctx, a.id, in.AllocID)
-		return &op.Checks{Results: out}, err
-	})
-	peer.Handle(c.handlers, op.AgentRestartTask, func(ctx context.Context, _ *wire.Call, in *op.RestartAlloc) (*op.Nothing, error) {
-		return &op.Nothing{}, a.Restart(ctx, a.id, in)
-	})
-	peer.Handle(c.handlers, op.AgentSignalTask, func(ctx context.Context, _ *wire.Call, in *op.SignalAlloc) (*op.Nothing, error) {
-		return &op.Nothing{}, a.Signal(ctx, a.id, in)
-	})
-	peer.HandleStream(c.handlers, op.AgentLogs, func(ctx context.Context, _ *wire.Call, in *op.LogsQuery, st *wire.Stream) error {
-		return a.Logs(ctx, a.id, in, func(f *op.StreamFrame) error {
-			b, err := json.Marshal(f)
-			if err != nil {
-				return err
-			}
-			return st.Send(b)
-		})
-	})
 }
 
 // Connect returns a way to a server for what people ask this agent and it cannot

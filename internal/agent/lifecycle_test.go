@@ -57,7 +57,7 @@ func TestTasksRunInTheOrderOfTheirLifecycles(t *testing.T) {
 		states("init=dead proxy=running main=running after=dead clean=pending")
 		first := w.started(id, "main")
 		// A restart of all begins with the prestart task, once nothing runs.
-		if err := a.Restart(t.Context(), a.NodeID(), &op.RestartAlloc{AllocID: id, AllTasks: true}); err != nil {
+		if err := restart(t, a, id); err != nil {
 			t.Fatal(err)
 		}
 		pause(10 * time.Second)
@@ -74,7 +74,7 @@ func TestTasksRunInTheOrderOfTheirLifecycles(t *testing.T) {
 		if got := w.events(id, "proxy"); !strings.Contains(got, "Main Tasks Dead") {
 			t.Errorf("proxy: %s", got)
 		}
-		err := a.Restart(t.Context(), a.NodeID(), &op.RestartAlloc{AllocID: id, AllTasks: true})
+		err := restart(t, a, id)
 		if berth.KindOf(err) != berth.Invalid {
 			t.Errorf("all are restarted while the allocation ends: %v", err)
 		}
@@ -167,4 +167,11 @@ func TestLifecycleSurvivesTheAgent(t *testing.T) {
 	if got, want := order(), "init init-ends main main-ends clean clean-ends"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+}
+
+// restart has the agent start all tasks of an allocation again.
+func restart(t *testing.T, a *Agent, id string) error {
+	t.Helper()
+	_, err := op.Call(t.Context(), a, op.AgentRestartTask, &op.RestartAlloc{AllocID: id, AllTasks: true})
+	return err
 }

@@ -134,7 +134,7 @@ const followRest = 5 * time.Second
 func (a *Agent) followStream(sh *ship.Shipper, labels *ship.Labels) {
 	for {
 		err := sh.Follow(a.lives, labels, func(ctx context.Context, from ship.Position, emit func(*op.StreamFrame) error) error {
-			return a.Logs(ctx, a.id, &op.LogsQuery{AllocID: labels.AllocID, Task: labels.Task, Type: labels.Stream, File: from.File, Offset: from.Offset, Follow: true}, emit)
+			return a.Logs(ctx, &op.LogsQuery{AllocID: labels.AllocID, Task: labels.Task, Type: labels.Stream, File: from.File, Offset: from.Offset, Follow: true}, emit)
 		})
 		if err == nil || a.lives.Err() != nil || berth.KindOf(err) == berth.NotFound { // nothing is kept of it
 			return

@@ -15,12 +15,15 @@ import (
 	"berth/op"
 )
 
-// Logs hands a task's output to send, in frames; see [logs.Stream]. node must
-// be this one.
-func (a *Agent) Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error {
-	if node != a.id {
-		return berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)
-	}
+// serveLogs answers what people ask about the output of tasks.
+func (a *Agent) serveLogs(s *serving) {
+	onOpen(s, op.AgentLogs, func(ctx context.Context, q *op.LogsQuery, from op.Incoming) error {
+		return a.Logs(ctx, q, func(f *op.StreamFrame) error { return sendJSON(from, f) })
+	})
+}
+
+// Logs hands a task's output to send, in frames; see [logs.Stream].
+func (a *Agent) Logs(ctx context.Context, q *op.LogsQuery, send func(*op.StreamFrame) error) error {
 	al, runner, err := a.find(q.AllocID)
 	if err != nil {
 		return err

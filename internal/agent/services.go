@@ -198,18 +198,17 @@ func (a *Agent) settle(id string, err error) error {
 	return nil
 }
 
-// Checks returns how the checks of an allocation's services last went, by ID.
-// node must be this one.
-func (a *Agent) Checks(_ context.Context, node berth.NodeID, id string) (map[string]op.CheckStatus, error) {
-	if node != a.id {
-		return nil, berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)
-	}
-	_, runner, err := a.find(id)
-	if err != nil {
-		return nil, err
-	}
-	if runner == nil {
-		return map[string]op.CheckStatus{}, nil
-	}
-	return runner.Checks(), nil
+// serveChecks answers how the checks of an allocation's services last went, by ID.
+func (a *Agent) serveChecks(s *serving) {
+	onCall(s, op.AgentChecks, func(_ context.Context, q *op.AllocRef) (*op.Checks, error) {
+		_, runner, err := a.find(q.AllocID)
+		if err != nil {
+			return nil, err
+		}
+		out := &op.Checks{Results: map[string]op.CheckStatus{}}
+		if runner != nil {
+			out.Results = runner.Checks()
+		}
+		return out, nil
+	})
 }

@@ -233,11 +233,11 @@ func TestChecks(t *testing.T) {
 	begin := time.Now()
 	id := w.place(al)
 	check := func(name string) op.CheckStatus {
-		all, err := a.Checks(t.Context(), a.NodeID(), id)
+		all, err := op.Call(t.Context(), a, op.AgentChecks, &op.AllocRef{AllocID: id})
 		if err != nil {
 			return op.CheckStatus{}
 		}
-		for _, s := range all {
+		for _, s := range all.Results {
 			if s.Check == name {
 				return s
 			}
@@ -262,7 +262,7 @@ func TestChecks(t *testing.T) {
 	until(t, "the service is healthy", func() bool { return w.sick("web-7") == "false" })
 	w.stop(id)
 	until(t, "the allocation ends", func() bool { return w.status(id) == "complete" })
-	if all, err := a.Checks(t.Context(), a.NodeID(), id); err != nil || len(all) != 0 {
+	if all, err := op.Call(t.Context(), a, op.AgentChecks, &op.AllocRef{AllocID: id}); err != nil || len(all.Results) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}
 	end()

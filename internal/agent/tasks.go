@@ -7,29 +7,6 @@ import (
 	"berth/op"
 )
 
-// Restart starts tasks of an allocation again where they are, as if they had
-// ended, but by no count of their restart policies. node must be this one.
-func (a *Agent) Restart(_ context.Context, node berth.NodeID, in *op.RestartAlloc) error {
-	r, err := a.runner(node, in.AllocID)
-	if err != nil {
-		return err
-	}
-	if in.AllTasks && in.TaskName != "" {
-		return berth.Errorf(berth.Invalid, "TaskName: %q is one task, and AllTasks is set; give one of the two", in.TaskName)
-	}
-	return r.Restart(in.TaskName, in.AllTasks)
-}
-
-// Signal sends a signal to a task of an allocation, or to all that run. node
-// must be this one.
-func (a *Agent) Signal(_ context.Context, node berth.NodeID, in *op.SignalAlloc) error {
-	r, err := a.runner(node, in.AllocID)
-	if err != nil {
-		return err
-	}
-	return r.Signal(in.Task, in.Signal)
-}
-
 // acts is what a runner can be asked to do to its tasks.
 type acts interface {
 	Restart(task string, all bool) error
@@ -38,10 +15,29 @@ type acts interface {
 	PauseState(task string) (string, error)
 }
 
-// servePause answers what the schedules of tasks are made to do.
-func (a *Agent) servePause(s *serving) {
+// serveTasks answers what people do to tasks.
+func (a *Agent) serveTasks(s *serving) {
+	// Tasks start again where they are, as if they had ended, but by no count of
+	// their restart policies.
+	onCall(s, op.AgentRestartTask, func(_ context.Context, q *op.RestartAlloc) (*op.Nothing, error) {
+		r, err := a.runner(q.AllocID)
+		if err != nil {
+			return nil, err
+		}
+		if q.AllTasks && q.TaskName != "" {
+			return nil, berth.Errorf(berth.Invalid, "TaskName: %q is one task, and AllTasks is set; give one of the two", q.TaskName)
+		}
+		return &op.Nothing{}, r.Restart(q.TaskName, q.AllTasks)
+	})
+	onCall(s, op.AgentSignalTask, func(_ context.Context, q *op.SignalAlloc) (*op.Nothing, error) {
+		r, err := a.runner(q.AllocID)
+		if err != nil {
+			return nil, err
+		}
+		return &op.Nothing{}, r.Signal(q.Task, q.Signal)
+	})
 	onCall(s, op.AgentPauseTask, func(_ context.Context, q *op.PauseAlloc) (*op.Nothing, error) {
-		r, err := a.runner(a.id, q.AllocID)
+		r, err := a.runner(q.AllocID)
 		if err == nil {
 			err = q.Check()
 		}
@@ -51,7 +47,7 @@ func (a *Agent) servePause(s *serving) {
 		return &op.Nothing{}, r.Pause(q.Task, q.ScheduleState)
 	})
 	onCall(s, op.AgentReadPause, func(_ context.Context, q *op.PauseQuery) (*op.PauseState, error) {
-		r, err := a.runner(a.id, q.AllocID)
+		r, err := a.runner(q.AllocID)
 		if err != nil {
 			return nil, err
 		}
@@ -62,10 +58,7 @@ func (a *Agent) servePause(s *serving) {
 
 // runner returns the running allocation that a request is about. A request for
 // another node, or for an allocation that has ended, is refused.
-func (a *Agent) runner(node berth.NodeID, id string) (acts, error) {
-	if node != a.id {
-		return nil, berth.Errorf(berth.NotFound, "node %s is not this one, %s", node, a.id)
-	}
+func (a *Agent) runner(id string) (acts, error) {
 	_, runner, err := a.find(id)
 	if err != nil {
 		return nil, err

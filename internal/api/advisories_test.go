@@ -223,11 +223,6 @@ func (page) Open(ctx context.Context, _ berth.NodeID, _ string, _ any) (op.Duple
 	return &one{text: "<html><script>alert(1)</script>"}, nil
 }
 
-// Logs implements api.LogStreamer.
-func (page) Logs(ctx context.Context, _ berth.NodeID, _ *op.LogsQuery, send func(*op.StreamFrame) error) error {
-	return send(&op.StreamFrame{Data: []byte("<html><script>alert(1)</script>")})
-}
-
 // one is an answer of one frame.
 type one struct {
 	op.Duplex
@@ -249,7 +244,7 @@ func (*one) Close() error { return nil }
 func TestAdvisory_C38_FilesOfTasksAreNoPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := watching(t)
-		x.Server.Agents, x.Server.Logs = page{}, page{}
+		x.Server.Agents = page{}
 		id := x.alloc.ID.String()
 		for _, path := range []string{"cat/" + id + "?path=/page.html", "readat/" + id + "?path=/page.html&offset=0&limit=100", "stream/" + id + "?path=/page.html&plain=true&follow=false",
 			"stream/" + id + "?path=/page.html&follow=false", "logs/" + id + "?task=t&type=stdout&plain=true", "logs/" + id + "?task=t&type=stdout"} {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
@@ -12,14 +11,6 @@ import (
 	"berth/internal/state"
 	"berth/op"
 )
-
-// LogStreamer streams the output of a task, wherever it runs: frames are given
-// to send until there are no more, or the context ends.
-type LogStreamer interface {
-	// Logs returns once the stream has ended. The error says why it did not
-	// come to its regular end.
-	Logs(ctx context.Context, node berth.NodeID, q *op.LogsQuery, send func(*op.StreamFrame) error) error
-}
 
 // allocs registers the operations on allocations and on their tasks.
 func (s *Server) allocs() {

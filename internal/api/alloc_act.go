@@ -33,15 +33,6 @@ func haltAlloc(w *Write, a *berth.Alloc, noDelay bool) Change[op.AllocStopped] {
 	})
 }
 
-// TaskControl restarts and signals tasks, wherever they run. It returns once the
-// agent of the node has accepted the order.
-type TaskControl interface {
-	// Restart starts one task of an allocation again, or all.
-	Restart(ctx context.Context, node berth.NodeID, in *op.RestartAlloc) error
-	// Signal sends a signal to one task of an allocation, or to all.
-	Signal(ctx context.Context, node berth.NodeID, in *op.SignalAlloc) error
-}
-
 // actTime is how long an agent may take to answer.
 const actTime = 30 * time.Second
 
@@ -57,7 +48,8 @@ func (s *Server) restartAlloc(ctx context.Context, w *Write, in *op.RestartAlloc
 			a.ID.Short(), ref.Launch, a.Name())
 	}
 	return out, s.act(ctx, w, in.AllocID, in.TaskName, op.RestartTask.Need, func(ctx context.Context, a *berth.Alloc) error {
-		return s.Tasks.Restart(ctx, a.NodeID, &op.RestartAlloc{AllocID: a.ID.String(), TaskName: in.TaskName, AllTasks: in.AllTasks})
+		_, err := callAgent(ctx, s, a.NodeID, op.AgentRestartTask, &op.RestartAlloc{AllocID: a.ID.String(), TaskName: in.TaskName, AllTasks: in.AllTasks})
+		return err
 	})
 }
 
@@ -68,7 +60,8 @@ func (s *Server) signalAlloc(ctx context.Context, w *Write, in *op.SignalAlloc) 
 		return out, berth.Errorf(berth.Invalid, "Signal: missing: want a signal name such as SIGHUP")
 	}
 	return out, s.act(ctx, w, in.AllocID, in.Task, op.SignalTask.Need, func(ctx context.Context, a *berth.Alloc) error {
-		return s.Tasks.Signal(ctx, a.NodeID, &op.SignalAlloc{AllocID: a.ID.String(), Task: in.Task, Signal: in.Signal})
+		_, err := callAgent(ctx, s, a.NodeID, op.AgentSignalTask, &op.SignalAlloc{AllocID: a.ID.String(), Task: in.Task, Signal: in.Signal})
+		return err
 	})
 }
 
@@ -83,10 +76,6 @@ func (s *Server) act(ctx context.Context, w *Write, id, task string, need acl.Ca
 		return berth.Errorf(berth.NotFound, "Could not find task named: %q in allocation %s", berth.Clip(task, 64), a.ID.Short())
 	case !a.Live():
 		return berth.Errorf(berth.Invalid, "Task not running: the desired status of allocation %s is %s, its client status %s", a.ID.Short(), a.Desired, a.Client)
-	case s.Tasks == nil:
-		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
 	}
-	ctx, cancel := context.WithTimeout(ctx, actTime)
-	defer cancel()
 	return do(ctx, a)
 }

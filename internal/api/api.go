@@ -104,10 +104,6 @@ type Config struct {
 	// Proved is called when a caller has proved that it is a node's agent, so
 	// that it can be called back over the same connection.
 	Proved func(berth.NodeID, RPC)
-	// Logs streams the output of a task, wherever it runs.
-	Logs LogStreamer
-	// Tasks restarts and signals tasks, wherever they run.
-	Tasks TaskControl
 	// Agents calls the agents of nodes; nil: there is no way to any.
 	Agents Agents
 	// Node returns the node of this agent; nil: it is none.

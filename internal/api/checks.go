@@ -3,16 +3,8 @@ package api
 import (
 	"context"
 
-	"berth"
 	"berth/op"
 )
-
-// CheckReader reads how the checks of an allocation's services go, wherever it
-// runs.
-type CheckReader interface {
-	// Checks returns the status of each check by its ID.
-	Checks(ctx context.Context, node berth.NodeID, alloc string) (map[string]op.CheckStatus, error)
-}
 
 // checks serves how checks go: what the agent of the allocation's node knows.
 func (s *Server) checks() {
@@ -32,11 +24,10 @@ func (s *Server) checksAt(o op.Op[op.AllocRef, map[string]op.CheckStatus]) {
 		if err != nil {
 			return nil, m, err
 		}
-		from, ok := s.Logs.(CheckReader)
-		if !ok {
-			return nil, m, berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
+		got, m, err := calledAgent(ctx, s, a.NodeID, op.AgentChecks, &op.AllocRef{AllocID: a.ID.String()})
+		if err == nil && got.Results == nil {
+			got.Results = map[string]op.CheckStatus{}
 		}
-		out, err = from.Checks(ctx, a.NodeID, a.ID.String())
-		return out, op.Meta{KnownLeader: true}, err
+		return got.Results, m, err
 	}).regional = true
 }

@@ -25,12 +25,9 @@ type AgentConfig struct {
 	// may, as in a cluster without access control.
 	Authorize func(Caller, acl.Capability, string) error
 	// ACL has a server decide what callers may see, instead of Authorize.
-	ACL bool
-	// Has reports whether this agent has an allocation; Logs streams the output
-	// of those it has.
-	Has  func(alloc string) bool
-	Logs LogStreamer
-	Node func() berth.NodeID // the node of this agent
+	ACL  bool
+	Has  func(alloc string) bool // reports whether this agent has an allocation
+	Node func() berth.NodeID     // the node of this agent
 	// Agents calls the agent itself, for what is asked of its own node.
 	Agents Agents
 	// Servers is the list of servers that the node knows.
@@ -72,7 +69,7 @@ func NewAgent(c AgentConfig) *Server {
 		if err := checkLogs(q); err != nil {
 			return err
 		}
-		return sendLogs(ctx, x.w, q, c.Logs, c.Node())
+		return s.sendLogs(ctx, x.w, q, c.Node())
 	}
 	return s
 }

@@ -82,7 +82,11 @@ func (s *Server) streamFile(ctx context.Context, info *op.Info, who Caller, q *o
 
 // sendFile sends what an agent reads to the caller.
 func sendFile(w http.ResponseWriter, plain bool, from op.Duplex) error {
-	out := &frames{w: w, flush: http.NewResponseController(w), plain: plain, raw: plain}
+	return receive(from, &frames{w: w, flush: http.NewResponseController(w), plain: plain, raw: plain})
+}
+
+// receive sends on what an agent streams until the stream ends.
+func receive(from op.Duplex, out *frames) error {
 	for {
 		b, err := from.Recv()
 		if errors.Is(err, io.EOF) {

@@ -33,24 +33,27 @@ func (s *Server) streamLogs(ctx context.Context, who Caller, in *op.LogsQuery, x
 	if a.Group.Task(in.Task) == nil {
 		return berth.Errorf(berth.NotFound, "allocation %s has no task %q", a.ID.Short(), in.Task)
 	}
-	if s.Logs == nil {
-		return berth.Errorf(berth.Unavailable, "this agent cannot reach the agent of node %s", a.NodeID)
-	}
 	ctx, _, stop := s.whileIn(ctx, op.ReadLogs.Info, who, a.Job.Namespace)
 	defer stop()
-	return sendLogs(ctx, x.w, in, s.Logs, a.NodeID)
+	return s.sendLogs(ctx, x.w, in, a.NodeID)
 }
 
 // sendLogs streams the output of a task to a caller. After the headers were sent,
 // an error shows the caller only that the output is not whole.
-func sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, from LogStreamer, node berth.NodeID) error {
-	out := &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain}
-	err := from.Logs(ctx, node, in, out.send)
+func (s *Server) sendLogs(ctx context.Context, w http.ResponseWriter, in *op.LogsQuery, node berth.NodeID) error {
+	if s.Agents == nil {
+		return unreachable(node)
+	}
+	arg := *in
+	arg.AuthToken = "" // agents are not told the caller's token
+	from, err := s.Agents.Open(ctx, node, op.AgentLogs.RPC, &arg)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	err = receive(from, &frames{w: w, flush: http.NewResponseController(w), plain: in.Plain})
 	if err == nil && ctx.Err() != nil {
 		err = berth.Errorf(berth.Unavailable, "this agent ends: %w", context.Cause(ctx))
-	}
-	if err == nil && !out.began {
-		out.begin()
 	}
 	return err
 }

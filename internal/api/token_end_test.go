@@ -40,12 +40,6 @@ func (silent) Open(ctx context.Context, _ berth.NodeID, _ string, _ any) (op.Dup
 	})
 }
 
-// Logs implements api.LogStreamer.
-func (silent) Logs(ctx context.Context, _ berth.NodeID, _ *op.LogsQuery, _ func(*op.StreamFrame) error) error {
-	<-ctx.Done()
-	return nil
-}
-
 // watchedOver is a server in virtual time with access control, an allocation, and
 // a token that may do everything in its namespace for an hour.
 type watchedOver struct {
@@ -60,7 +54,7 @@ func watching(t *testing.T) *watchedOver {
 	var buffer *events.Buffer
 	s, log := serve(t, func(c *api.Config) {
 		buffer = events.New(c.Store, events.Limits{})
-		c.ACL, c.Agents, c.Logs, c.Events = true, silent{}, silent{}, buffer
+		c.ACL, c.Agents, c.Events = true, silent{}, buffer
 	}, policy(`namespace "default" { policy = "write" }`), &state.UpsertACLTokens{Tokens: []*berth.ACLToken{{
 		AccessorID: accessor, SecretHash: sha256.Sum256([]byte("secret")), Type: berth.TokenClient, Policies: []string{"mine"},
 		ExpirationTime: time.Now().Add(time.Hour).UnixNano(),

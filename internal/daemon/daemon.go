@@ -138,7 +138,7 @@ func (d *Daemon) open() (err error) {
 	// Without a server, the API forwards to the servers of the node.
 	d.api = api.NewAgent(api.AgentConfig{
 		Region: conf.Region, Logger: d.log, Self: d.self, Health: d.health, Metrics: d.metrics,
-		Has: d.agent.Has, Logs: d.agent, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled, Audit: d.audit,
+		Has: d.agent.Has, Node: d.agent.NodeID, Agents: d.agent.AsAgents(), Connect: d.cluster.Connect, Servers: d.cluster, ACL: conf.ACL.Enabled, Audit: d.audit,
 		Diagnostics: diagnostics{d},
 	})
 	d.handler = d.withProfiles(d.api)

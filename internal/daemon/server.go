@@ -53,7 +53,7 @@ func (d *Daemon) newServer() (err error) {
 		Authority: server.Authority{Region: s.AuthoritativeRegion, Token: d.conf.ACL.ReplicationToken},
 	}
 	if d.agent != nil {
-		c.Local, c.LocalTasks, c.LocalAgent, c.LocalHost, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent, d.agent, d.agent.NodeID, d.cluster
+		c.LocalAgent, c.LocalHost, c.LocalNode, c.LocalServers = d.agent, d.agent, d.agent.NodeID, d.cluster
 	}
 	if d.traces, err = d.newTraces(); err != nil {
 		return err

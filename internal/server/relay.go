@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	"berth"
 	"berth/internal/msgpack"
@@ -47,22 +45,6 @@ func (s *Server) handleRelays() {
 		}
 		return peer.Join(st, from)
 	})
-}
-
-// receive passes each frame of a stream to a function until the stream ends.
-func receive(from *wire.Stream, to func([]byte) error) error {
-	for {
-		b, err := from.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := to(b); err != nil {
-			return err
-		}
-	}
 }
 
 // findAgent returns a session to the server that a node's agent is connected to.

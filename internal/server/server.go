@@ -66,8 +66,6 @@ type Config struct {
 	Logger          *slog.Logger        // nil: slog.Default
 	Self            func() op.AgentSelf // describes this agent; nil: it has no name
 	Health          func() op.AgentHealth
-	Local           api.LogStreamer                                // reads the logs of tasks on this machine's node; nil without a node
-	LocalTasks      api.TaskControl                                // restarts and signals those tasks; nil without a node
 	LocalHost       HostSource                                     // the machine of that node; nil without a node
 	LocalAgent      LocalAgent                                     // answers what servers ask of that node's agent; nil without a node
 	LocalNode       func() berth.NodeID                            // called only if one of the three above is set
@@ -235,7 +233,7 @@ func newServer(c Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	served := api.Config{
 		Store: s.store, Cluster: s, Peers: peers, Region: c.Region, Authority: c.Authority.Region, Logger: c.Logger, Authorize: c.Authorize, ACL: c.ACL, MinTokenTTL: c.MinTokenTTL, MaxTokenTTL: c.MaxTokenTTL, ResetIndex: c.ResetIndex, Proved: s.authenticated,
-		Logs: s, Tasks: s, Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.shownEvents(), Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search, Jobs: c.Jobs, Diagnostics: c.Diagnostics,
+		Agents: s, Node: c.ownNode(), Self: c.Self, Health: c.Health, Metrics: s.metrics, Schedulers: s, Events: s.shownEvents(), Operator: s, Keyring: c.Keyring, Issuer: c.Issuer, Members: c.members(), Servers: c.LocalServers, Search: c.Search, Jobs: c.Jobs, Diagnostics: c.Diagnostics,
 	}
 	if c.API != nil {
 		c.API(&served)

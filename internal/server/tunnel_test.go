@@ -48,7 +48,7 @@ func (r *running) follow(change ...func(*api.AgentConfig)) *follower {
 		Region: "global", Logger: log, Metrics: server.ProcessMetrics(nil, server.MetricsFilter{}),
 		Self:   func() op.AgentSelf { return op.AgentSelf{Member: op.AgentMember{Name: "follower"}} },
 		Health: func() op.AgentHealth { return op.AgentHealth{Client: &op.Health{Ok: true, Message: "ok"}} },
-		Has:    a.Has, Logs: a, Node: a.NodeID, Connect: cluster.Connect,
+		Has:    a.Has, Node: a.NodeID, Agents: a.AsAgents(), Connect: cluster.Connect,
 	}
 	for _, f := range change {
 		f(&conf)
