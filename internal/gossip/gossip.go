@@ -313,9 +313,6 @@ func (p *Pool) Self() Member {
 	return memberOf(&m)
 }
 
-// Encrypted reports whether the gossip is encrypted.
-func (p *Pool) Encrypted() bool { return p.ring != nil }
-
 // SetCluster publishes the cluster that this server belongs to, once it belongs
 // to one. Two servers of one region that belong to different clusters reject
 // each other, because their logs have nothing in common.

@@ -23,16 +23,6 @@ func (s *Snapshot) Allocs() iter.Seq[*berth.Alloc] {
 	return rowsOf(&s.allocs.rows, s.allocs.byTime.All())
 }
 
-// AllocsBack returns all allocations, newest first.
-func (s *Snapshot) AllocsBack() iter.Seq[*berth.Alloc] {
-	return rowsOf(&s.allocs.rows, s.allocs.byTime.Back())
-}
-
-// AllocsFrom returns the allocations whose IDs have the prefix, in order.
-func (s *Snapshot) AllocsFrom(p berth.IDPrefix) iter.Seq[*berth.Alloc] {
-	return withPrefix(p, &s.allocs.byID, s.allocs.vec.Get, func(a *berth.Alloc) [16]byte { return a.ID })
-}
-
 // AllocsOn returns the allocations of a node, in no particular order.
 func (s *Snapshot) AllocsOn(id berth.NodeID) iter.Seq[*berth.Alloc] {
 	hi, _ := id.Words()

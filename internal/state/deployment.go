@@ -23,11 +23,6 @@ func (s *Snapshot) DeploymentsOf(k berth.JobKey) iter.Seq[*berth.Deployment] {
 	return of(&s.deployments.rows, &s.deployments.byJob, keyHash(k), func(d *berth.Deployment) bool { return d.Key() == k })
 }
 
-// DeploymentsFrom returns the deployments whose IDs have the prefix, in order.
-func (s *Snapshot) DeploymentsFrom(p berth.IDPrefix) iter.Seq[*berth.Deployment] {
-	return withPrefix(p, &s.deployments.byID, s.deployments.vec.Get, func(d *berth.Deployment) [16]byte { return d.ID })
-}
-
 // NewestDeployment returns the newest deployment of a job's incarnation, or
 // nil.
 func (s *Snapshot) NewestDeployment(k berth.JobKey, uid berth.UID) (newest *berth.Deployment) {

@@ -35,16 +35,6 @@ func (s *Snapshot) Eval(id berth.EvalID) *berth.Eval {
 // Evals returns all evaluations, oldest first.
 func (s *Snapshot) Evals() iter.Seq[*berth.Eval] { return rowsOf(&s.evals.rows, s.evals.byTime.All()) }
 
-// EvalsBack returns all evaluations, newest first.
-func (s *Snapshot) EvalsBack() iter.Seq[*berth.Eval] {
-	return rowsOf(&s.evals.rows, s.evals.byTime.Back())
-}
-
-// EvalsFrom returns the evaluations whose IDs have the prefix, in order.
-func (s *Snapshot) EvalsFrom(p berth.IDPrefix) iter.Seq[*berth.Eval] {
-	return withPrefix(p, &s.evals.byID, s.evals.vec.Get, func(e *berth.Eval) [16]byte { return e.ID })
-}
-
 // EvalsOf returns the evaluations of a job, including those of earlier jobs
 // with the same name, in no particular order.
 func (s *Snapshot) EvalsOf(k berth.JobKey) iter.Seq[*berth.Eval] {

@@ -49,11 +49,6 @@ func (s *Snapshot) Jobs(namespace, prefix string) iter.Seq[*berth.Job] {
 	return startingWith(&t.rows, &t.byKey, namespace+"\x00"+prefix)
 }
 
-// JobsFrom returns the jobs whose keys are at or after k, in order.
-func (s *Snapshot) JobsFrom(k berth.JobKey) iter.Seq[*berth.Job] {
-	return rowsOf(&s.jobs.rows, s.jobs.byKey.From(jobKey(k), 0))
-}
-
 // JobVersion returns one version of the job, or nil.
 func (s *Snapshot) JobVersion(k berth.JobKey, v uint64) *berth.Job {
 	if slot, ok := s.jobs.byVersion.First(versionKey(k, v)); ok {

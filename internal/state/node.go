@@ -37,12 +37,6 @@ func (s *Snapshot) Nodes() iter.Seq[*berth.Node] {
 	}
 }
 
-// NodesFrom returns the nodes whose IDs have the prefix, in order.
-func (s *Snapshot) NodesFrom(p berth.IDPrefix) iter.Seq[*berth.Node] {
-	return withPrefix(p, &s.nodes.byID, func(n uint32) *berth.Node { return s.nodes.rows.Get(n) },
-		func(n *berth.Node) [16]byte { return n.ID })
-}
-
 // SomeNodeOf returns one node of the class with that number, or nil.
 func (s *Snapshot) SomeNodeOf(class uint32) *berth.Node {
 	c := s.nodes.classes.vec.Get(class)

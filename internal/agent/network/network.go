@@ -43,11 +43,9 @@ type Config struct {
 
 // The defaults of Config. Bridge and Subnet are those that Nomad documents.
 const (
-	DefaultBridge     = "nomad"
 	DefaultSubnet     = "172.26.64.0/20"
 	DefaultPlugins    = "/opt/cni/bin"
 	DebianPlugins     = "/usr/lib/cni" // where Debian's containernetworking-plugins are
-	DefaultConfigDir  = "/opt/cni/config"
 	DefaultNamespaces = "/run/netns"
 	DefaultAddresses  = "/run/berth/addresses" // lives as long as the namespaces: until the machine starts again
 )
