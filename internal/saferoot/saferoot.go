@@ -283,18 +283,25 @@ func (r *Root) Mkdir(p string, perm fs.FileMode) error {
 	})
 }
 
-// MkdirAll creates a directory and its missing parents.
+// MkdirAll creates a directory and its missing parents with exactly these
+// permissions, whatever the umask. Directories that exist keep theirs.
 func (r *Root) MkdirAll(p string, perm fs.FileMode) error {
 	names, err := split(p)
 	if err != nil {
 		return err
 	}
 	for i := range names {
-		sub := strings.Join(names[:i+1], "/")
-		if _, err := r.Lstat(sub); i < len(names)-1 && err == nil {
-			continue
-		}
-		if err := r.Mkdir(sub, perm); err != nil {
+		err := r.at("mkdir", strings.Join(names[:i+1], "/"), func(dir int, base string) error {
+			switch err := unix.Mkdirat(dir, base, uint32(perm.Perm())); err {
+			case nil:
+				return chmodDir(dir, base, perm)
+			case unix.EEXIST:
+				return isDir(dir, base)
+			default:
+				return err
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}

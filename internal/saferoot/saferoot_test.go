@@ -230,6 +230,27 @@ func TestDirectoriesGetTheirPermissionsWhateverTheUmask(t *testing.T) {
 	}
 }
 
+func TestDirectoriesThatAreThereKeepTheirPermissions(t *testing.T) {
+	r, in, _ := newRoot(t)
+	must(t, r.Mkdir("mine", 0o700))
+	must(t, r.Mkdir("mine/shared", 0o777|fs.ModeSticky))
+	for _, p := range []string{"mine", "mine/shared", "mine/new/deep", "mine/new"} {
+		must(t, r.MkdirAll(p, 0o755))
+	}
+	for p, want := range map[string]fs.FileMode{"mine": 0o700, "mine/shared": 0o777 | fs.ModeSticky, "mine/new": 0o755, "mine/new/deep": 0o755} {
+		if st, err := r.Lstat(p); err != nil || st.Mode()&^fs.ModeDir != want {
+			t.Errorf("%s: %v, %v; want %v", p, st.Mode(), err, want)
+		}
+	}
+	// What is there and is no directory is an error, at the end and on the way.
+	must(t, os.Symlink("mine", filepath.Join(in, "link")))
+	for _, p := range []string{"logs/out", "logs/out/deep", "link", "link/deep"} {
+		if err := r.MkdirAll(p, 0o755); err == nil {
+			t.Errorf("%s is taken for a directory", p)
+		}
+	}
+}
+
 func FuzzPathsStayInside(f *testing.F) {
 	for _, n := range hostile.Names() {
 		f.Add(n)

@@ -174,7 +174,7 @@ func (v *Volumes) makeDir(name string, mode os.FileMode, uid, gid int) (string, 
 		return "", err
 	}
 	defer root.Close()
-	if err := root.MkdirAll(name, mode); err != nil {
+	if err := root.Mkdir(name, mode); err != nil {
 		return "", err
 	}
 	if uid >= 0 || gid >= 0 {

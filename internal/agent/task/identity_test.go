@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/mock"
 	"berth/op"
 )
@@ -93,6 +94,59 @@ func TestIdentitiesOfATask(t *testing.T) {
 	if err := makeIdentities(t.Context(), at); berth.KindOf(err) != berth.Unavailable {
 		t.Errorf("without servers: %v", err)
 	}
+}
+
+// modes returns the permissions of directories of a task that hold identities.
+func modes(t *testing.T, b *bench) string {
+	var out []string
+	for _, dir := range []string{"secrets", "local", "local/v"} {
+		st, err := b.c.AllocDir.Lstat("app/" + dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s %04o", dir, st.Mode().Perm()))
+	}
+	return strings.Join(out, ", ")
+}
+
+// image is a driver of containers.
+type image struct{ *mock.Driver }
+
+func (d image) Capabilities() driver.Capabilities {
+	c := d.Driver.Capabilities()
+	c.Isolation = driver.ImageIsolation
+	return c
+}
+
+// Identities leave the task's directories as they are, before the first start and
+// when they are renewed: others than the task stay out of its secrets, and users of
+// an image may write where they could.
+func TestIdentitiesOpenNoDirectory(t *testing.T) {
+	t.Run("host", func(t *testing.T) {
+		identitiesOpenNoDirectory(t, mock.New(true), "secrets 0700, local 0755, local/v 0755")
+	})
+	t.Run("image", func(t *testing.T) {
+		identitiesOpenNoDirectory(t, image{mock.New(true)}, "secrets 0777, local 0777, local/v 0755")
+	})
+}
+
+func identitiesOpenNoDirectory(t *testing.T, d driver.Driver, want string) {
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1000h"},"Identities":[
+		{"File":true}, {"Name":"aws","Audience":["aws"],"File":true,"Filepath":"local/aws"}, {"Name":"v","Audience":["v"],"File":true,"Filepath":"local/v/token"}]}`)
+	synctest.Test(t, func(t *testing.T) {
+		n := &notary{ttl: map[string]time.Duration{"default": time.Hour, "aws": time.Hour, "v": time.Hour}}
+		b.c.Sign, b.c.Driver = n.sign, d
+		_, end := b.agent(t)
+		time.Sleep(time.Minute)
+		if got := modes(t, b); got != want {
+			t.Errorf("started: %s, want %s", got, want)
+		}
+		time.Sleep(time.Hour)
+		if got := modes(t, b); got != want || len(n.calls()) < 6 {
+			t.Errorf("renewed, %d identities so far: %s, want %s", len(n.calls()), got, want)
+		}
+		_ = end()
+	})
 }
 
 // An identity that expires is signed again before, also after servers were

@@ -296,7 +296,7 @@ func (at *attempt) writeTemplate(i int, text []byte) error {
 	}
 	root := at.out.AllocDir
 	if dir := path.Dir(p); dir != at.task.Name && dir != "alloc" {
-		if err := root.MkdirAll(dir, dirPerm(root.Lstat(dir))); err != nil {
+		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return onDisk(err)
 		}
 	}
@@ -325,15 +325,6 @@ func (at *attempt) writeTemplate(i int, text []byte) error {
 		return berth.Errorf(berth.Invalid, "template.uid: this agent does not run as root and cannot give files away")
 	}
 	return onDisk(root.Chown(p, uid, gid))
-}
-
-// dirPerm returns the permissions of a directory that there is, or those of a new
-// one.
-func dirPerm(st fs.FileInfo, err error) fs.FileMode {
-	if err == nil && st.IsDir() {
-		return st.Mode() & (fs.ModePerm | fs.ModeSticky)
-	}
-	return 0o755
 }
 
 // parseEnv reads lines of the form KEY=value, as files of environment variables

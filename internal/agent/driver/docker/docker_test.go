@@ -80,7 +80,7 @@ func allocs(t *testing.T) func(launch uint64, config map[string]any) *driver.Tas
 func complete(t *testing.T, task *driver.Task) {
 	task.Progress, task.KillSignal = func(string) {}, syscall.SIGTERM
 	for _, dir := range []string{"local", "secrets"} {
-		if err := task.AllocDir.MkdirAll("task/"+dir, 0o777); err != nil {
+		if err := task.AllocDir.Mkdir("task/"+dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
