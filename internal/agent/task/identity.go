@@ -22,19 +22,24 @@ import (
 // requests.
 type Signer func(context.Context, []op.IdentityRequest) ([]op.SignedIdentity, error)
 
-// Validity is when an identity was signed and until when it is valid.
+// Validity is when an identity was signed and until when it is valid, both by the
+// clock of this machine.
 type Validity struct {
 	Signed  time.Time
 	Expires time.Time `json:",omitzero"` // zero: it does not expire
 }
 
 // due returns when the identity is to be signed again: when two thirds of its
-// time are over; the zero time is never.
-func (v Validity) due() time.Time {
-	if v.Expires.IsZero() {
+// time are over, and at once if the clock was put back since it was signed; the
+// zero time is never.
+func (v Validity) due(now time.Time) time.Time {
+	switch {
+	case v.Expires.IsZero():
 		return time.Time{}
+	case now.Before(v.Signed):
+		return now
 	}
-	return v.Signed.Add(v.Expires.Sub(v.Signed) * 2 / 3)
+	return v.Signed.Add(max(v.Expires.Sub(v.Signed)/3*2, signPause))
 }
 
 // exposed returns the identities that a task gets to see.
@@ -77,7 +82,7 @@ func makeIdentities(ctx context.Context, at *attempt) error {
 	if len(all) == 0 {
 		return nil
 	}
-	signed, err := at.signed(ctx, all)
+	signed, asked, err := at.signed(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -91,52 +96,61 @@ func makeIdentities(ctx context.Context, at *attempt) error {
 		}
 	}
 	at.out.Env = list(at.names.Env)
-	at.identities = validities(all, signed)
+	at.identities = validities(all, asked)
 	return nil
 }
 
-// validities returns how long identities are valid, by name.
-func validities(all []*berth.WorkloadIdentity, signed []op.SignedIdentity) map[string]Validity {
+// validities returns, by name, how long identities are valid. They were asked for at
+// that time. The servers' own times are not looked at: their clocks may differ from
+// that of this machine.
+func validities(all []*berth.WorkloadIdentity, asked time.Time) map[string]Validity {
 	out := map[string]Validity{}
-	for i, w := range all {
-		out[identityName(w)] = Validity{time.Now(), signed[i].Expiration}
+	for _, w := range all {
+		v := Validity{Signed: asked}
+		if w.TTL > 0 {
+			v.Expires = asked.Add(w.TTL)
+		}
+		out[identityName(w)] = v
 	}
 	return out
 }
 
-// The waits between two attempts to have identities signed.
+// The waits between two attempts to have identities signed. The first is also the
+// shortest time between two renewals.
 const (
 	signPause     = time.Second
 	longSignPause = 30 * time.Second
 )
 
-// signed has identities signed, until servers answer or refuse, or ctx ends.
-func (at *attempt) signed(ctx context.Context, all []*berth.WorkloadIdentity) ([]op.SignedIdentity, error) {
+// signed has identities signed, until servers answer or refuse, or ctx ends. asked
+// is when the call was made that they answered.
+func (at *attempt) signed(ctx context.Context, all []*berth.WorkloadIdentity) (out []op.SignedIdentity, asked time.Time, err error) {
 	if at.sign == nil {
-		return nil, berth.Errorf(berth.Unavailable, "identity: this agent has no servers that sign identities")
+		return nil, asked, berth.Errorf(berth.Unavailable, "identity: this agent has no servers that sign identities")
 	}
 	var ask []op.IdentityRequest
 	for _, w := range all {
 		ask = append(ask, op.IdentityRequest{AllocID: at.alloc.ID, TaskName: at.task.Name, Identity: identityName(w)})
 	}
 	for pause := signPause; ; pause = min(2*pause, longSignPause) {
-		out, err := at.sign(ctx, ask)
+		asked = time.Now()
+		out, err = at.sign(ctx, ask)
 		if err == nil && len(out) == len(ask) {
-			return out, nil
+			return out, asked, nil
 		}
 		if err == nil {
 			err = berth.Errorf(berth.Unavailable, "identity: asked for %d and got %d", len(ask), len(out))
 		}
 		switch berth.KindOf(err) {
 		case berth.Denied, berth.Invalid, berth.NotFound:
-			return nil, driver.Recoverable(err)
+			return nil, asked, driver.Recoverable(err)
 		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, ctx.Err()
+			return nil, asked, ctx.Err()
 		}
 	}
 }
@@ -178,9 +192,9 @@ func (at *attempt) writeIdentities(all []*berth.WorkloadIdentity, signed []op.Si
 
 // nextRenewal returns when the first identity is to be signed again; zero is
 // never.
-func nextRenewal(all map[string]Validity) (next time.Time) {
+func nextRenewal(all map[string]Validity, now time.Time) (next time.Time) {
 	for _, v := range all {
-		if d := v.due(); !d.IsZero() && (next.IsZero() || d.Before(next)) {
+		if d := v.due(now); !d.IsZero() && (next.IsZero() || d.Before(next)) {
 			next = d
 		}
 	}
@@ -194,7 +208,7 @@ func (l *loop) renewal() <-chan time.Time {
 	if l.renewing || s.Phase != Running || s.Kill != nil {
 		return nil
 	}
-	due := nextRenewal(s.Identities)
+	due := nextRenewal(s.Identities, time.Now())
 	if due.IsZero() {
 		return nil
 	}
@@ -213,16 +227,16 @@ func (l *loop) renew(ctx context.Context) {
 			_ = h.run(ctx, at)
 		}
 	}
-	known := l.State().Identities
+	known, now := l.State().Identities, time.Now()
 	var due []*berth.WorkloadIdentity
 	for _, w := range exposed(at.task) {
-		if v, ok := known[identityName(w)]; ok && !v.due().IsZero() && !v.due().After(time.Now()) {
+		if v, ok := known[identityName(w)]; ok && !v.due(now).IsZero() && !v.due(now).After(now) {
 			due = append(due, w)
 		}
 	}
 	// A task that ends meanwhile shall not wait for servers that are away.
 	call, cancel := context.WithTimeout(ctx, longSignPause)
-	signed, err := at.signed(call, due)
+	signed, asked, err := at.signed(call, due)
 	cancel()
 	if err == nil {
 		err = at.writeIdentities(due, signed)
@@ -234,7 +248,7 @@ func (l *loop) renew(ctx context.Context) {
 		}
 		return
 	}
-	l.post(Renewed{Renewal: true, All: validities(due, signed)})
+	l.post(Renewed{Renewal: true, All: validities(due, asked)})
 	l.tellRenewed(due)
 }
 

@@ -20,11 +20,14 @@ import (
 
 // notary signs identities: the nth token is "token n".
 type notary struct {
-	ttl map[string]time.Duration // by name
+	ttl  map[string]time.Duration // by name
+	fast time.Duration            // by which its clock is ahead
+	most int                      // from then on it has no answer; 0 is without limit
 
 	mu    sync.Mutex
 	n     int
 	asked []string
+	at    []time.Time // when, in the same order
 	err   error
 }
 
@@ -32,16 +35,19 @@ func (s *notary) sign(_ context.Context, ask []op.IdentityRequest) (out []op.Sig
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range ask {
-		s.asked = append(s.asked, a.Identity)
+		s.asked, s.at = append(s.asked, a.Identity), append(s.at, time.Now())
 		if s.err != nil {
 			continue
 		}
 		s.n++
 		one := op.SignedIdentity{IdentityRequest: a, JWT: fmt.Sprint("token ", s.n)}
 		if d := s.ttl[a.Identity]; d > 0 {
-			one.Expiration = time.Now().Add(d)
+			one.Expiration = time.Now().Add(s.fast + d)
 		}
 		out = append(out, one)
+	}
+	if s.most > 0 && s.n > s.most {
+		return nil, berth.Errorf(berth.Unavailable, "too many identities")
 	}
 	return out, s.err
 }
@@ -132,7 +138,7 @@ func TestIdentitiesOpenNoDirectory(t *testing.T) {
 
 func identitiesOpenNoDirectory(t *testing.T, d driver.Driver, want string) {
 	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1000h"},"Identities":[
-		{"File":true}, {"Name":"aws","Audience":["aws"],"File":true,"Filepath":"local/aws"}, {"Name":"v","Audience":["v"],"File":true,"Filepath":"local/v/token"}]}`)
+		{"File":true,"TTL":"1h"}, {"Name":"aws","Audience":["aws"],"TTL":"1h","File":true,"Filepath":"local/aws"}, {"Name":"v","Audience":["v"],"TTL":"1h","File":true,"Filepath":"local/v/token"}]}`)
 	synctest.Test(t, func(t *testing.T) {
 		n := &notary{ttl: map[string]time.Duration{"default": time.Hour, "aws": time.Hour, "v": time.Hour}}
 		b.c.Sign, b.c.Driver = n.sign, d
@@ -149,12 +155,73 @@ func identitiesOpenNoDirectory(t *testing.T, d driver.Driver, want string) {
 	})
 }
 
+// How often an identity is renewed follows from its TTL, whatever the clocks of agent
+// and servers say, and each is renewed before it expires.
+func TestRenewalsDoNotDependOnTheClocksOfServers(t *testing.T) {
+	for _, fast := range []time.Duration{-time.Hour, -5 * time.Minute, -4 * time.Minute, 4 * time.Minute, time.Hour} {
+		for _, mode := range []string{"noop", "restart"} {
+			t.Run(fmt.Sprint(fast, " ", mode), func(t *testing.T) { renewalsIn(t, fast, mode) })
+		}
+	}
+}
+
+// renewalsIn runs a task for an hour. The clock of the servers is ahead of the agent's
+// by fast.
+func renewalsIn(t *testing.T, fast time.Duration, mode string) {
+	const ttl = 5 * time.Minute
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1000h"},"Identities":[
+		{"Name":"aws","Audience":["aws"],"TTL":"5m","File":true,"ChangeMode":"`+mode+`"}]}`)
+	synctest.Test(t, func(t *testing.T) {
+		n := &notary{ttl: map[string]time.Duration{"aws": ttl}, fast: fast, most: 100}
+		b.c.Sign = n.sign
+		r, end := b.agent(t)
+		time.Sleep(time.Hour)
+		_ = end()
+		last := n.at[0]
+		for _, at := range append(n.at[1:], time.Now()) {
+			if at.Sub(last) >= ttl {
+				t.Errorf("no token is valid %v after the last was signed", at.Sub(last))
+			}
+			last = at
+		}
+		signed, launches := 20, 1
+		if mode == "restart" { // each start has another one signed
+			signed, launches = 40, 20
+		}
+		if s := r.State(); len(n.at) > signed || int(s.Launch) > launches {
+			t.Errorf("in an hour, %d tokens and %d launches", len(n.at), s.Launch)
+		}
+	})
+}
+
+func TestWhenAnIdentityIsRenewed(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	const year = 365 * 24 * time.Hour
+	for what, x := range map[string]struct {
+		signed, ttl, want time.Duration // from now
+	}{
+		"two thirds of its time":            {-time.Hour, 3 * time.Hour, time.Hour},
+		"which are over":                    {-3 * time.Hour, 3 * time.Hour, -time.Hour},
+		"a very long time":                  {0, 270 * year, 180 * year},
+		"the clock was put back since":      {2 * time.Hour, 3 * time.Hour, 0},
+		"it had expired when it was signed": {0, -time.Hour, time.Second},
+	} {
+		v := Validity{now.Add(x.signed), now.Add(x.signed + x.ttl)}
+		if got := v.due(now).Sub(now); got != x.want {
+			t.Errorf("%s: in %v, want %v", what, got, x.want)
+		}
+	}
+	if at := (Validity{Signed: now}).due(now); !at.IsZero() {
+		t.Errorf("without an end: %v", at)
+	}
+}
+
 // An identity that expires is signed again before, also after servers were
 // away, and the task is told as it asks for.
 func TestIdentitiesAreRenewed(t *testing.T) {
 	for mode, more := range map[string]string{"noop": "", "signal": `,"ChangeSignal":"SIGHUP"`, "restart": ""} {
 		b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"1000h"},"Identities":[
-			{"Name":"aws","Audience":["aws"],"File":true,"ChangeMode":"`+mode+`"`+more+`}, {"Name":"fixed","Audience":["x"],"File":true}]}`)
+			{"Name":"aws","Audience":["aws"],"TTL":"90m","File":true,"ChangeMode":"`+mode+`"`+more+`}, {"Name":"fixed","Audience":["x"],"File":true}]}`)
 		synctest.Test(t, func(t *testing.T) {
 			n := &notary{ttl: map[string]time.Duration{"aws": 90 * time.Minute}}
 			b.c.Sign = n.sign
