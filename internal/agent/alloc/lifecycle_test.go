@@ -129,6 +129,7 @@ type play struct {
 	due     []map[string]bool // by task: answers that are due
 	done    []uint64          // round in which a prestart task that runs to its end did so, plus one
 	now     time.Time
+	delay   time.Duration // after an order to end
 }
 
 func (p *play) members() members {
@@ -144,7 +145,7 @@ func (p *play) members() members {
 func (p *play) step(i int, e task.Event) {
 	m := &p.hooks[i]
 	once := m.hook != "" && !m.sidecar
-	spec := &task.Spec{JobType: berth.TypeBatch, Once: once, Sidecar: m.sidecar, Restart: berth.RestartPolicy{Attempts: 1, Interval: time.Hour, Mode: berth.RestartFail}}
+	spec := &task.Spec{JobType: berth.TypeBatch, Once: once, Sidecar: m.sidecar, ShutdownDelay: p.delay, Restart: berth.RestartPolicy{Attempts: 1, Interval: time.Hour, Mode: berth.RestartFail}}
 	p.now = p.now.Add(time.Second)
 	s, do := task.Step(spec, p.states[i], e, p.now, 0)
 	p.states[i] = s
@@ -169,7 +170,8 @@ func (p *play) step(i int, e task.Event) {
 	}
 }
 
-// turn is one turn of the allocation's loop.
+// turn is one turn of the allocation's loop. What a task was told it is not told
+// again in the next, so the loop comes to rest.
 func (p *play) turn() {
 	ms := p.members()
 	kills := orders(ms, p.stop)
@@ -178,6 +180,11 @@ func (p *play) turn() {
 			p.step(i, task.Order{Kill: k})
 		} else if ms.all[i].behind(ms.round()) {
 			p.step(i, task.Again{Round: ms.round(), Reason: "asked for"})
+		}
+	}
+	for name, k := range orders(p.members(), p.stop) {
+		if _, ok := kills[name]; ok {
+			p.t.Fatalf("%s is told to end a second time: %+v", name, k)
 		}
 	}
 }
@@ -284,6 +291,8 @@ func TestNoOrderOfEventsBreaksTheLifecycle(t *testing.T) {
 		if rapid.Bool().Draw(t, "led") {
 			p.hooks[0].leader = true
 		}
+		p.delay = time.Duration(rapid.IntRange(0, 1).Draw(t, "delay")) * time.Minute
+		hurry := rapid.IntRange(0, 5).Draw(t, "hurry") // turns after the order to end
 		for i := range p.hooks {
 			p.step(i, task.Begin{})
 		}
@@ -303,8 +312,12 @@ func TestNoOrderOfEventsBreaksTheLifecycle(t *testing.T) {
 			}
 		}
 		p.stop = &task.Kill{Reason: "told so"}
-		for range 200 {
+		for n := range 200 {
 			p.turn()
+			if n == hurry {
+				p.stop = &task.Kill{Reason: "told so", NoDelay: true}
+				p.turn()
+			}
 			for i := range p.hooks {
 				code := -1
 				if p.hooks[i].hook == berth.HookPoststop {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ type Config struct {
 	Turn func(launch uint64, wanted bool)
 
 	Save    func(state []byte) error // records the state; returns when it is safe
-	Changed func()                   // called after each change; must not block
+	Changed func()                   // called after each change and action; must not block
 	Chance  func() float64           // from 0 up to 1
 	Log     *slog.Logger
 }
@@ -225,7 +226,8 @@ func (l *loop) retry() <-chan time.Time {
 	return time.After(time.Second)
 }
 
-// step takes an event: decide, record, act.
+// step takes an event: decide, record, act. An event that means nothing costs
+// nothing: it is not recorded.
 func (l *loop) step(e Event) {
 	_, _, spec := l.spec()
 	before := l.State()
@@ -239,6 +241,9 @@ func (l *loop) step(e Event) {
 		if r.Failed {
 			l.renewAfter = time.Now().Add(longSignPause)
 		}
+	}
+	if l.saved && len(do) == 0 && reflect.DeepEqual(before, next) {
+		return // there is nothing to record, do or tell
 	}
 	l.mu.Lock()
 	l.state = next

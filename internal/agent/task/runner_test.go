@@ -40,6 +40,7 @@ type bench struct {
 	mu        sync.Mutex
 	record    []byte
 	saveErr   error
+	saves     atomic.Int32 // how often it was recorded, or that was tried
 	contacted chan struct{}
 }
 
@@ -71,6 +72,7 @@ func newBench(t *testing.T, task string) *bench {
 func (b *bench) save(state []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.saves.Add(1)
 	if b.saveErr == nil {
 		b.record = state
 	}
@@ -232,6 +234,31 @@ func TestNothingStartsThatCannotBeRecorded(t *testing.T) {
 		var recorded State
 		if err := json.Unmarshal(b.record, &recorded); err != nil || recorded.Phase != Running {
 			t.Errorf("%s, %v", b.record, err)
+		}
+		_ = end()
+	})
+}
+
+// What changes nothing is neither recorded nor told.
+func TestAnEventThatMeansNothingIsNotRecorded(t *testing.T) {
+	b := newBench(t, `{"Name":"app","Driver":"mock_driver","Config":{"run_for":"10h"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int32
+		b.c.Changed = func() { told.Add(1) }
+		r, end := b.agent(t)
+		time.Sleep(time.Second)
+		saves, before := b.saves.Load(), told.Load()
+		r.Note(berth.EventWaiting, "it runs already")
+		r.Schedule(berth.ScheduleFollow)
+		r.RestartLaunch(7, "of another launch")
+		time.Sleep(time.Second)
+		if s, n := b.saves.Load()-saves, told.Load()-before; s != 0 || n != 0 {
+			t.Errorf("it was recorded %d times and told %d times", s, n)
+		}
+		r.Signal("SIGHUP", "this one counts")
+		time.Sleep(time.Second)
+		if s, n := b.saves.Load()-saves, told.Load()-before; s != 1 || n != 1 {
+			t.Errorf("a signal was recorded %d times and told %d times", s, n)
 		}
 		_ = end()
 	})

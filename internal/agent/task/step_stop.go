@@ -16,10 +16,7 @@ func (s *step) order(k Kill) {
 		return
 	}
 	if s.Kill != nil {
-		if k.NoDelay && s.Phase == Delaying {
-			s.Phase, s.Until = Stopping, time.Time{}
-			s.askToEnd()
-		}
+		s.hurry(k)
 		return
 	}
 	// From here on the task is not started again, whatever was asked before.
@@ -40,6 +37,21 @@ func (s *step) order(k Kill) {
 		s.do(DoCancel{}) // and see what comes back
 	case Running:
 		s.stop(k.NoDelay)
+	}
+}
+
+// hurry takes up an order to end of a task that has one: it may do away with the
+// shutdown delay. That is kept in the state, so nobody orders it again.
+func (s *step) hurry(k Kill) {
+	if !k.NoDelay || s.Kill.NoDelay {
+		return
+	}
+	now := *s.Kill // the state before keeps its own
+	now.NoDelay = true
+	s.Kill = &now
+	if s.Phase == Delaying {
+		s.Phase, s.Until = Stopping, time.Time{}
+		s.askToEnd()
 	}
 }
 
