@@ -248,8 +248,7 @@ type Agent struct {
 	lives context.Context // of the allocations' runners: ends after Run's own
 	wait  sync.WaitGroup  // for the runners, and what clears up after them
 
-	contact    atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
-	ownContact atomic.Bool               // this agent sent it, not an earlier one
+	contact contact // with servers
 
 	mu            sync.Mutex
 	node          *berth.Node        // replaced, never changed in place
@@ -286,7 +285,7 @@ func New(c Config) (*Agent, error) {
 	a := &Agent{
 		c: c, log: c.Log, allocs: map[string]*held{}, waiting: map[string]bool{}, reports: newReporter(), services: newRegistry(),
 		registered: make(chan struct{}), contacted: make(chan struct{}), change: make(chan struct{}), someEnded: make(chan struct{}, 1),
-		drivers: c.drivers(),
+		drivers: c.drivers(), contact: contact{clock: bootClock},
 	}
 	if a.id, a.secret, err = local.Identity(c.StateDir, c.HostUUID, a.log); err != nil {
 		err = fmt.Errorf("identity of the node: %w", err)
@@ -434,7 +433,7 @@ func (a *Agent) enter(al *op.Alloc, restored map[string][]byte) *held {
 		},
 		Save:      func(name string, state []byte) error { return a.db.PutTask(id, name, state) },
 		Report:    func(n *op.AllocReport) { a.reports.put(n) },
-		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.Load(), a.ownContact.Load() },
+		Preempted: a.preempted, Contact: func() (time.Time, bool) { return *a.contact.at.Load(), a.contact.own.Load() },
 		Chance: rand.Float64, Sign: a.sign, Inputs: a.inputs(), Reserve: a.reserve, TaskAPI: a.c.TaskAPI, Networks: a.groupNetworks(), OwnAddressOnly: a.c.OwnAddressOnly, Disk: a.takeDisk, Volumes: a.mountVolumes, Plugins: a.csi, Registry: a.services, Turns: a.turn, Stream: peers{a, al.ID}, Log: a.log,
 	}, al)}
 	a.mu.Lock()

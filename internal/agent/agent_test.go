@@ -24,6 +24,8 @@ type world struct {
 	*cluster
 	dir string
 	cfg func(*Config)
+
+	ahead time.Duration // by which the time of day was set ahead; changed while no agent runs
 }
 
 func newWorld(t *testing.T) *world {
@@ -42,6 +44,7 @@ func (w *world) agent(t *testing.T) (a *Agent, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.contact.clock = func(at time.Time) (string, int64) { return "a run", at.Add(-w.ahead).UnixNano() }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -1,16 +1,32 @@
 package agent
 
 import (
+	"sync/atomic"
 	"time"
 
 	"berth"
 	"berth/internal/agent/alloc"
 	"berth/internal/agent/local"
+	"berth/internal/agent/supervise"
 	"berth/op"
 )
 
 // What the agent owes to servers that could not be reached for a while, and to
 // allocations that wait for others.
+
+// contact is when servers were last reached.
+type contact struct {
+	at  atomic.Pointer[time.Time] // when the last call was sent that servers answered; never nil from Run on
+	own atomic.Bool               // this agent sent it, not an earlier one
+
+	// clock says which run of the machine's kernel this is, and which time of its
+	// clock, in nanoseconds. Nobody can set that clock, and it goes on while the
+	// machine sleeps.
+	clock func(time.Time) (boot string, at int64)
+}
+
+// bootClock is the clock of the machine.
+func bootClock(t time.Time) (boot string, at int64) { return supervise.BootID(), supervise.BootTime(t) }
 
 // reached notes that servers answered a call that was sent at that time: they
 // heard the node then or later. Counting from it never makes the contact
@@ -21,16 +37,18 @@ import (
 func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
 	a.renewed(answer)
 	a.mu.Lock()
-	missed := a.contactTTL > 0 && sent.Sub(*a.contact.Load()) > a.contactTTL
+	missed := a.contactTTL > 0 && sent.Sub(*a.contact.at.Load()) > a.contactTTL
 	if answer.HeartbeatTTL > 0 {
 		a.ttl, a.contactTTL = answer.HeartbeatTTL, answer.HeartbeatTTL
 	}
 	ttl := a.contactTTL
 	a.lastHeartbeat = time.Now()
 	a.mu.Unlock()
-	a.contact.Store(&sent)
-	a.ownContact.Store(true)
-	if err := local.PutContact(a.c.StateDir, local.Contact{At: sent, TTL: ttl}); err != nil {
+	a.contact.at.Store(&sent)
+	a.contact.own.Store(true)
+	c := local.Contact{At: sent, TTL: ttl}
+	c.Boot, c.BootTime = a.contact.clock(sent)
+	if err := local.PutContact(a.c.StateDir, c); err != nil {
 		a.log.Debug("when servers were last reached cannot be recorded", "error", err)
 	}
 	if missed {
@@ -41,18 +59,29 @@ func (a *Agent) reached(sent time.Time, answer *op.NodeAnswer) {
 // loadContact takes over when an earlier agent last reached servers.
 func (a *Agent) loadContact() {
 	now := time.Now()
-	a.contact.Store(&now)
+	a.contact.at.Store(&now)
 	c, err := local.GetContact(a.c.StateDir)
 	if err != nil {
 		a.log.Warn("when servers were last reached is not known; it counts from now", "error", err)
 	}
-	if c.At.IsZero() || c.At.After(now) {
+	at, ok := a.contact.earlier(&c, now)
+	if !ok {
 		return
 	}
-	a.contact.Store(&c.At)
+	a.contact.at.Store(&at)
 	a.mu.Lock()
 	a.contactTTL = c.TTL
 	a.mu.Unlock()
+}
+
+// earlier returns when the recorded contact was, if that is known. As long as the
+// machine was not started again since, it does not matter how its time was set.
+func (x *contact) earlier(c *local.Contact, now time.Time) (at time.Time, ok bool) {
+	boot, clock := x.clock(now)
+	if c.Boot != "" && c.Boot == boot && c.BootTime <= clock {
+		return now.Add(time.Duration(c.BootTime - clock)), true
+	}
+	return c.At, !c.At.IsZero() && !c.At.After(now)
 }
 
 // reportAgain reports every allocation that lives, also where servers took the

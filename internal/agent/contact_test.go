@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/agent/local"
 	"berth/op"
 )
 
@@ -110,6 +111,74 @@ func TestTimeWithoutServersCountsOverARestart(t *testing.T) {
 		}
 		end()
 	})
+}
+
+// The time without servers counts on, however the time of day is set while no
+// agent runs.
+func TestTimeWithoutServersDoesNotDependOnTheTimeOfDay(t *testing.T) {
+	for what, c := range map[string]struct{ passes, ahead time.Duration }{ // until the next agent starts
+		"as it was":          {5 * time.Minute, 0},
+		"set ahead":          {5 * time.Minute, time.Hour},
+		"put back":           {8 * time.Minute, -7 * time.Minute},
+		"put back, and over": {11 * time.Minute, -7 * time.Minute},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			synctest.Test(t, func(t *testing.T) {
+				_, end := w.agent(t)
+				pause(time.Second)
+				id := w.place(newAlloc(t, "service", mockTask("main", forLong), `,"Disconnect":{"StopOnClientAfter":"10m"}`))
+				pause(time.Minute)
+				w.cut(true)
+				end()
+				last := w.lastBeat()
+				w.ahead = c.ahead
+				time.Sleep(time.Until(last.Add(c.passes + c.ahead)))
+				_, end = w.agent(t)
+				pause(10 * time.Minute)
+				w.cut(false)
+				pause(time.Minute)
+				end()
+				want := max(c.passes, 10*time.Minute)
+				if d := w.finished(id, "main").Sub(last) - c.ahead; d < want || d > want+time.Second {
+					t.Errorf("stopped %v after servers last heard the node, want %v: %s, %s", d, want, w.status(id), w.events(id, "main"))
+				}
+			})
+		})
+	}
+}
+
+// After a restart of the machine, and of a record of an older release, only the time of
+// day tells when the last contact was. One that would be later than now is not known.
+func TestWhenAnEarlierAgentReachedServers(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	x := contact{clock: func(time.Time) (string, int64) { return "this run", int64(time.Hour) }}
+	for what, c := range map[string]struct {
+		ago    time.Duration
+		boot   string
+		passed time.Duration // by the clock of the machine
+		want   string
+	}{
+		"as it was":         {time.Minute, "this run", time.Minute, "1m0s"},
+		"set ahead":         {time.Hour, "this run", time.Minute, "1m0s"},
+		"put back":          {-time.Hour, "this run", time.Minute, "1m0s"},
+		"started again":     {time.Minute, "another run", time.Second, "1m0s"},
+		"and put back":      {-time.Hour, "another run", time.Second, "not known"},
+		"older release":     {time.Minute, "", time.Second, "1m0s"},
+		"and put back, too": {-time.Hour, "", time.Second, "not known"},
+		"recorded later":    {time.Minute, "this run", -time.Second, "1m0s"},
+	} {
+		got := "not known"
+		if at, ok := x.earlier(&local.Contact{At: now.Add(-c.ago), Boot: c.boot, BootTime: int64(time.Hour - c.passed)}, now); ok {
+			got = now.Sub(at).String()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", what, got, c.want)
+		}
+	}
+	if at, ok := x.earlier(&local.Contact{}, now); ok {
+		t.Errorf("of nothing: %v", at)
+	}
 }
 
 func TestAnAllocationRunsForAsLongAsItMay(t *testing.T) {

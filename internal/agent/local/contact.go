@@ -18,6 +18,10 @@ const fileContact = "last-contact"
 type Contact struct {
 	At  time.Time     // zero if that is not known
 	TTL time.Duration // of the heartbeat
+
+	// The same by the clock of the machine that nobody can set.
+	Boot     string `json:",omitempty"` // which run of the kernel; "" in records of older releases
+	BootTime int64  `json:",omitempty"` // in that run, in nanoseconds; see supervise.BootTime
 }
 
 // PutContact records a contact in dir. It is written often, so it does not wait

@@ -13,9 +13,9 @@ func TestAContactIsReadBack(t *testing.T) {
 		t.Errorf("of nothing: %+v, %v", c, err)
 	}
 	for i := range 3 {
-		want := Contact{At: time.Unix(int64(1000+i), 7), TTL: time.Duration(i) * time.Second}
+		want := Contact{At: time.Unix(int64(1000+i), 7), TTL: time.Duration(i) * time.Second, Boot: "run", BootTime: int64(i)}
 		must(t, PutContact(dir, want))
-		if got, err := GetContact(dir); err != nil || !got.At.Equal(want.At) || got.TTL != want.TTL {
+		if got, err := GetContact(dir); err != nil || !got.At.Equal(want.At) || got.TTL != want.TTL || got.Boot != want.Boot || got.BootTime != want.BootTime {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}

@@ -129,7 +129,7 @@ func (d *Dir) findDead(task string, number uint64, grace time.Duration) (*Launch
 	if l != nil && l.Exit != nil {
 		return l, nil
 	}
-	if st.Boot != "" && st.Boot != bootID() {
+	if st.Boot != "" && st.Boot != BootID() {
 		if l == nil {
 			return nil, ErrUnknown
 		}
@@ -301,7 +301,7 @@ func (d *Dir) EndAll(ctx context.Context, grace time.Duration) error {
 		}
 		if lock, err := takeLock(d.control); err == nil {
 			defer lock.Close()
-			if st, err := readState(d.control); err == nil && st.Boot == bootID() {
+			if st, err := readState(d.control); err == nil && st.Boot == BootID() {
 				for _, l := range st.Launches {
 					if l.Exit == nil {
 						if err := d.endOrphans(l, grace); err != ErrLost { // not wrapped: all of it ended

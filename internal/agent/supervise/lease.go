@@ -36,8 +36,8 @@ func bootClock() int64 {
 	return ts.Nano()
 }
 
-// BootTime converts a time to the boot clock, for [Start.Until]. The zero time
-// is 0.
+// BootTime converts a time to the boot clock, in nanoseconds, for [Start.Until].
+// The zero time is 0.
 func BootTime(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

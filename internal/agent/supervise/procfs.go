@@ -161,8 +161,8 @@ func signalProcess(p process, sig syscall.Signal) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// bootID names this run of the machine's kernel.
-func bootID() string {
+// BootID names this run of the machine's kernel; "" if it is not known.
+func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""

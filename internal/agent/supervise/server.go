@@ -126,7 +126,7 @@ func (h *host) open(control, alloc string, log *slog.Logger) (out *server, err e
 		log.Warn("starts without the launches of its predecessor", "alloc", alloc, "error", err)
 		old = &state{}
 	}
-	s.state = state{Boot: bootID(), Alloc: alloc}
+	s.state = state{Boot: BootID(), Alloc: alloc}
 	for _, l := range old.Launches { // what had not ended then is for the agent to find
 		if l.Exit != nil && !l.Released {
 			s.state.Launches = append(s.state.Launches, l)

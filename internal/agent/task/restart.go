@@ -35,3 +35,12 @@ func (w Window) Next(p *berth.RestartPolicy, now time.Time, chance float64) (nex
 	}
 	return w, 0, false, limit
 }
+
+// longestDelay returns the longest delay that Next can return for the policy.
+func longestDelay(p *berth.RestartPolicy) time.Duration {
+	longest := p.Delay + p.Delay/4
+	if p.Mode == berth.RestartDelay {
+		longest = max(longest, p.Interval)
+	}
+	return longest
+}

@@ -264,8 +264,10 @@ func (s *step) restore() {
 		s.release() // of the launch before
 		s.prepare(false)
 	case Looking, Starting, Running, Delaying, Stopping:
+		s.bound()
 		s.do(DoLook{})
 	case Waiting:
+		s.bound()
 		s.release()
 		s.do(DoAlarm{s.Until})
 	case Paused:
@@ -274,6 +276,20 @@ func (s *step) restore() {
 	case Dead:
 		s.release()
 	}
+}
+
+// bound makes a delay that an earlier agent began no longer than it can be: the
+// clock may have been put back since. From now on the delay does not depend on how
+// the clock is set.
+func (s *step) bound() {
+	if s.Until.IsZero() {
+		return
+	}
+	longest := longestDelay(&s.spec.Restart)
+	if s.Phase == Delaying {
+		longest = s.spec.ShutdownDelay
+	}
+	s.Until = s.now.Add(min(s.Until.Sub(s.now), longest)) // by the monotonic clock of now
 }
 
 // release says again what the last agent may not have come to say.

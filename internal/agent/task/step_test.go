@@ -385,6 +385,19 @@ func TestNoOrderOfEventsBreaksATask(t *testing.T) {
 	})
 }
 
+// A delay that another agent began ends in time also if the clock is put back later.
+func TestARestoredDelayGoesByTheMonotonicClock(t *testing.T) {
+	now := time.Now()
+	until := now.Add(5 * time.Second)
+	spec := &Spec{ShutdownDelay: time.Minute, Restart: berth.RestartPolicy{Delay: time.Minute}}
+	for _, phase := range []Phase{Waiting, Delaying} {
+		recorded := State{Phase: phase, Until: until.Round(0)} // without a time of the monotonic clock
+		if s, _ := Step(spec, recorded, Restore{}, now, 0); s.Until != until {
+			t.Errorf("%s until %v, want %v", phase, s.Until, until)
+		}
+	}
+}
+
 func TestSignalNames(t *testing.T) {
 	for name, want := range map[string]string{"SIGTERM": "terminated", "sigusr1": "user defined signal 1", "": "interrupt", "SIGNOTHING": "interrupt"} {
 		if got := SignalNumber(name).String(); got != want {
