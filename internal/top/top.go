@@ -92,6 +92,7 @@ type model struct {
 	page          Page
 	loaded        bool   // page belongs to the shown place
 	serial        int    // of the newest load; answers to older ones are dropped
+	loading       bool   // that load is not answered yet
 	err           error  // of the last load
 	problem       string // the same on one line
 	mode          mode
@@ -123,6 +124,7 @@ func (m *model) Init() tea.Cmd { return tea.Batch(m.load(), m.tick()) }
 // load loads the shown place.
 func (m *model) load() tea.Cmd {
 	m.serial++
+	m.loading = true
 	serial, at := m.serial, m.here().at
 	return func() tea.Msg {
 		page, err := m.source.Load(m.ctx, at)
@@ -148,6 +150,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.serial != m.serial {
 			return m, nil
 		}
+		m.loading = false
 		m.err = msg.err
 		m.problem = strings.ReplaceAll(fmt.Sprintf("%v", msg.err), "\n", " ")
 		if msg.err == nil {
@@ -155,7 +158,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.settle()
 		}
 	case tickMsg:
-		if m.paused {
+		if m.paused || m.loading { // a page may take longer than the interval
 			return m, m.tick()
 		}
 		return m, tea.Batch(m.load(), m.tick())

@@ -96,6 +96,28 @@ func (s *screen) shows(want ...string) {
 	}
 }
 
+// A page is shown although it takes longer to load than the interval, and what is
+// still being loaded is not asked for again.
+func TestAPageLongerThanTheInterval(t *testing.T) {
+	c := &cluster{jobs: 3}
+	s := &screen{t, newModel(t.Context(), c, Options{Every: time.Hour})}
+	s.send(tea.WindowSizeMsg{Width: 60, Height: 12})
+	first := s.m.load()
+	for range 3 {
+		s.m.Update(tickMsg{})
+	}
+	s.shows("Loading")
+	s.do(first)
+	s.shows("jobs (3)", "> job-00")
+	serial := s.m.serial
+	if s.m.Update(tickMsg{}); s.m.serial != serial+1 {
+		t.Errorf("load %d is followed by %d", serial, s.m.serial)
+	}
+	// What the user asks for meanwhile is loaded at once.
+	s.keys("enter")
+	s.shows("job job-00 (1)")
+}
+
 // From a list of jobs one opens a job, its allocation's logs, and goes back to
 // where one was.
 func TestWayToLogs(t *testing.T) {
