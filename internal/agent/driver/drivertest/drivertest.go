@@ -17,6 +17,7 @@ import (
 	"berth/internal/agent/driver"
 	"berth/internal/agent/logs"
 	"berth/internal/agent/supervise"
+	"berth/internal/eventually"
 	"berth/internal/saferoot"
 	"berth/op"
 )
@@ -73,7 +74,7 @@ func (d *Driver) Alloc(t *testing.T) func(launch uint64, config map[string]any) 
 	sup, err := supervise.OpenDir(root, id, d.Supervisor)
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 		defer cancel()
 		if err := sup.EndAll(ctx, 0); err != nil {
 			t.Errorf("processes are left: %v", err)
@@ -106,11 +107,11 @@ func start(t *testing.T, d driver.Driver, task *driver.Task) driver.Handle {
 	return h
 }
 
-// wait returns the task's exit. It gives up after 30 seconds, far more than any
-// task here takes.
+// wait returns the task's exit. It gives up after [eventually.Limit], far more
+// than any task here takes.
 func wait(t *testing.T, h driver.Handle) *driver.Exit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Limit)
 	defer cancel()
 	e, err := h.Wait(ctx)
 	must(t, err)
@@ -179,7 +180,7 @@ func printed(t *testing.T, task *driver.Task, text string) {
 	dir, err := task.AllocDir.Sub(logs.Dir)
 	must(t, err)
 	defer dir.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Limit)
 	defer cancel()
 	var b strings.Builder
 	seen := errors.New("seen")
