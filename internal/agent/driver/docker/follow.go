@@ -25,9 +25,10 @@ import (
 //
 // An agent that is killed at any moment leaves the files as they are, and a
 // record of a moment before: the time of the last message that was taken, and
-// how long the files were then. The next one reads the engine's log from that
-// time, and leaves out as many bytes as the files have grown by since. So no
-// byte is lost and none is there twice.
+// how long the files were then. The next one reads the engine's log from a time
+// before that message, passes over what was taken, and leaves out as many bytes
+// as the files have grown by since. So no byte is lost and none is there twice,
+// also if the clock is put back; see mark.
 type follower struct {
 	d   *Driver
 	id  string
@@ -38,6 +39,8 @@ type follower struct {
 	out          [2]*stream
 	recordAs     position // without the marks
 	saved        time.Time
+	last         int              // index of the stream of the last message that was taken
+	booted       func() time.Time // see [booted]
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -48,16 +51,9 @@ type follower struct {
 // stream is stdout or stderr.
 type stream struct {
 	mark
-	w    *logs.Writer
-	skip int64 // bytes that the files have already
-}
-
-// mark is how far a stream was copied.
-type mark struct {
-	At    time.Time // of the last message; zero before the first
-	Seen  int       // messages of that time
-	Index int       // of the newest file
-	Size  int64     // its length
+	w     *logs.Writer
+	skip  int64   // bytes that the files have already
+	again []point // up to which the log is read again; see old
 }
 
 // position is the record of a follower.
@@ -65,6 +61,7 @@ type position struct {
 	Launch  uint64
 	MaxSize int64 // of a full file
 	Marks   [2]mark
+	Last    int // index of the stream of the last message
 }
 
 // followers are those of this process, by container: no two of them write the
@@ -82,7 +79,7 @@ func (d *Driver) follow(t *driver.Task, id string, tty, fresh bool) (*follower, 
 	if f := followers.by[id]; f != nil {
 		return f, nil
 	}
-	f := &follower{d: d, id: id, tty: tty, file: "log-" + t.Name + ".json", done: make(chan struct{})}
+	f := &follower{d: d, id: id, tty: tty, file: "log-" + t.Name + ".json", booted: booted, done: make(chan struct{})}
 	if err := f.open(t, fresh); err != nil {
 		f.close()
 		return nil, driver.Recoverable(err)
@@ -102,7 +99,7 @@ func (f *follower) open(t *driver.Task, fresh bool) (err error) {
 	}
 	p := position{}
 	if b, err := f.control.ReadFile(f.file, 1<<16); err == nil && !fresh {
-		if json.Unmarshal(b, &p) != nil || p.Launch != t.Launch {
+		if json.Unmarshal(b, &p) != nil || p.Launch != t.Launch || p.MaxSize <= 0 {
 			p = position{}
 		}
 	}
@@ -112,12 +109,14 @@ func (f *follower) open(t *driver.Task, fresh bool) (err error) {
 			return err
 		}
 		f.out[i] = &stream{w: w}
-		if m := p.Marks[i]; p.Launch == t.Launch && p.MaxSize > 0 {
+		if m := p.Marks[i]; p.MaxSize > 0 {
 			index, size := w.Position()
 			f.out[i].mark = m
 			f.out[i].skip = max(0, int64(index-m.Index)*p.MaxSize+size-m.Size)
 		}
 	}
+	f.last = max(0, min(p.Last, 1))
+	f.noteClock(f.booted())
 	f.recordAs, f.saved = position{Launch: t.Launch, MaxSize: t.Logs.MaxSize}, time.Now()
 	if fresh {
 		return f.save()
@@ -129,6 +128,7 @@ func (f *follower) open(t *driver.Task, fresh bool) (err error) {
 // recorded later: the older record still holds.
 func (f *follower) save() error {
 	p := f.recordAs
+	p.Last = f.last
 	for i, s := range f.out {
 		if s.skip > 0 {
 			return nil
@@ -246,32 +246,28 @@ func (f *follower) ended() (bool, error) {
 	return s != nil && !s.Running && !s.Paused && !s.Restarting && s.Status != "created", nil
 }
 
-// since returns the time from which the log is to be read. The streams may be
-// out of step by a little: each message is stamped before it is put in line.
-func (f *follower) since() time.Time {
-	a, b := f.out[0].At, f.out[1].At
-	if a.After(b) {
-		a, b = b, a
-	}
-	if early := b.Add(-10 * time.Second); !b.IsZero() && early.After(a) {
-		return early
-	}
-	return a
-}
-
 // read reads the engine's log from where it was left.
 func (f *follower) read(more bool) error {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
 	opts := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Timestamps: true, Follow: more}
-	if at := f.since(); !at.IsZero() {
+	boot := f.booted()
+	f.noteClock(boot)
+	if at := f.since(boot); !at.IsZero() {
 		opts.Since = fmt.Sprintf("%d.%09d", at.Unix(), at.Nanosecond())
 	}
-	body, err := f.d.engine.ContainerLogs(f.ctx, f.id, opts)
+	// If the clock is put back, the engine may leave out what is printed then: the
+	// next request asks for it.
+	go f.whenClockIsSet(ctx, boot, cancel)
+	body, err := f.d.engine.ContainerLogs(ctx, f.id, opts)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	r := bufio.NewReaderSize(body, 64<<10)
-	again := [2]int{} // messages of the time At that were read again
+	for _, s := range f.out {
+		s.readAgain()
+	}
 	for {
 		i, at, text, err := f.message(r)
 		if err != nil {
@@ -281,21 +277,14 @@ func (f *follower) read(more bool) error {
 			return err
 		}
 		s := f.out[i]
-		switch {
-		case at.Before(s.At):
+		if s.old(at) {
 			continue
-		case at.Equal(s.At):
-			if again[i]++; again[i] <= s.Seen {
-				continue
-			}
-			s.Seen++
-		default:
-			s.At, s.Seen, again[i] = at, 1, 1
 		}
+		back := f.take(i, at)
 		n := min(s.skip, int64(len(text)))
 		s.skip -= n
 		_, _ = s.w.Write(text[n:]) // counts what it cannot write
-		if time.Since(f.saved) > time.Second {
+		if back || time.Since(f.saved) > time.Second {
 			_ = f.save() // the older record still holds
 		}
 	}
