@@ -238,34 +238,85 @@ func follow(r io.Reader, tell func(string)) error {
 // images knows which images our containers use, and has those removed that none
 // does for a while.
 type images struct {
-	d      *Driver
-	mu     sync.Mutex
-	users  map[string]map[string]bool // containers by image
-	timers map[string]*time.Timer     // of images that are to be removed
+	d        *Driver
+	mu       sync.Mutex
+	users    map[string]map[any]bool  // by image: IDs of containers, and launches that are about to make one
+	timers   map[string]*time.Timer   // of images that are to be removed
+	removing map[string]chan struct{} // closed when the removal of an image has ended
+}
+
+// holdImage sees to it that the engine has the task's image until the launch drops
+// it, and returns the image's ID.
+func (d *Driver) holdImage(ctx context.Context, t *driver.Task, v driverconfig.Values, l launch) (string, error) {
+	for try := 1; ; try++ {
+		image, err := d.image(ctx, t, v)
+		if err == nil {
+			err = d.images.hold(ctx, image, l)
+		}
+		if err != nil {
+			return "", err
+		}
+		// It may have been removed before it was held.
+		_, err = d.engine.ImageInspect(ctx, image)
+		if err == nil {
+			return image, nil
+		}
+		d.images.drop(image, l)
+		if !gone(err) || try == 3 {
+			return "", driver.Recoverable(fmt.Errorf("image %s: %w", image, err))
+		}
+	}
+}
+
+// hold says that a launch is about to make a container of the image. If the image
+// is being removed, hold waits for the end of that.
+func (im *images) hold(ctx context.Context, image string, l launch) error {
+	for {
+		im.mu.Lock()
+		removed := im.removing[image]
+		if removed == nil {
+			im.add(image, l)
+		}
+		im.mu.Unlock()
+		if removed == nil {
+			return nil
+		}
+		select {
+		case <-removed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // use says that a container has the image.
 func (im *images) use(image, container string) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
+	im.add(image, container)
+}
+
+// add adds a user. The caller holds mu.
+func (im *images) add(image string, user any) {
 	if im.users == nil {
-		im.users, im.timers = map[string]map[string]bool{}, map[string]*time.Timer{}
+		im.users, im.timers, im.removing = map[string]map[any]bool{}, map[string]*time.Timer{}, map[string]chan struct{}{}
 	}
 	if im.users[image] == nil {
-		im.users[image] = map[string]bool{}
+		im.users[image] = map[any]bool{}
 	}
-	im.users[image][container] = true
+	im.users[image][user] = true
 	if t := im.timers[image]; t != nil {
 		t.Stop()
 		delete(im.timers, image)
 	}
 }
 
-// drop says that a container is gone.
-func (im *images) drop(image, container string) {
+// drop says that a container is gone, or that a launch has made its container or
+// makes none.
+func (im *images) drop(image string, user any) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	delete(im.users[image], container)
+	delete(im.users[image], user)
 	if len(im.users[image]) > 0 || im.d.c.KeepImages || im.timers == nil || im.timers[image] != nil {
 		return
 	}
@@ -277,12 +328,20 @@ func (im *images) drop(image, container string) {
 // container of somebody else uses stays: the engine refuses.
 func (im *images) remove(image string) {
 	im.mu.Lock()
-	used := len(im.users[image]) > 0
 	delete(im.timers, image)
-	im.mu.Unlock()
-	if used {
+	if len(im.users[image]) > 0 || im.removing[image] != nil {
+		im.mu.Unlock()
 		return
 	}
+	removed := make(chan struct{})
+	im.removing[image] = removed
+	im.mu.Unlock()
+	defer func() {
+		im.mu.Lock()
+		defer im.mu.Unlock()
+		delete(im.removing, image)
+		close(removed)
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	got, err := im.d.engine.ImageInspect(ctx, image)

@@ -52,10 +52,12 @@ func (d *Driver) Start(ctx context.Context, t *driver.Task) (driver.Handle, erro
 
 // start pulls, creates and starts.
 func (d *Driver) start(ctx context.Context, t *driver.Task, v driverconfig.Values) (driver.Handle, error) {
-	image, err := d.image(ctx, t, v)
+	at := launch{t.AllocID, t.Name, t.Launch}
+	image, err := d.holdImage(ctx, t, v, at)
 	if err != nil {
 		return nil, err
 	}
+	defer d.images.drop(image, at)
 	mode, err := d.join(ctx, t, v)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (d *Driver) start(ctx context.Context, t *driver.Task, v driverconfig.Value
 		return nil, d.undo(ctx, image, id, errf("start of the container", err))
 	}
 	f.run()
-	return &handle{d: d, launch: launch{t.AllocID, t.Name, t.Launch}, id: id, image: image, logs: f, signal: t.KillSignal}, nil
+	return &handle{d: d, launch: at, id: id, image: image, logs: f, signal: t.KillSignal}, nil
 }
 
 // undo removes a container that was not started, and returns why.
@@ -158,8 +160,17 @@ func (d *Driver) createContainer(ctx context.Context, t *driver.Task, opts *clie
 				return "", errors.Join(driver.ErrUnclear, err, e)
 			}
 		}
+		if gone(err) && d.lacks(ctx, opts.Config.Image) {
+			return "", driver.Recoverable(fmt.Errorf("the image was removed while the task started: %w", err))
+		}
 		return "", errf("creation of the container", err)
 	}
+}
+
+// lacks reports whether the engine certainly does not have an image.
+func (d *Driver) lacks(ctx context.Context, image string) bool {
+	_, err := d.engine.ImageInspect(ctx, image)
+	return gone(err)
 }
 
 // removeLaunch removes what a launch may have left.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"berth/internal/agent/driver"
 	"berth/internal/agent/driver/docker/dockertest"
 	"berth/internal/eventually"
 )
@@ -78,5 +79,29 @@ func TestPull(t *testing.T) {
 	_, err = New(c).Start(ctx, newTask(t, with(does("exit", "0"), "image", service.Registry+"/none:1")))
 	if err == nil || !strings.Contains(err.Error(), "manifest unknown") {
 		t.Errorf("%v", err)
+	}
+}
+
+// An image that somebody else removes while a task starts may be there at the
+// next try.
+func TestTheImageIsRemovedByOthersWhileATaskStarts(t *testing.T) {
+	c, name := config(t), "localhost/removed:1"
+	files, err := dockertest.Archive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&dockertest.Engine{Client: service.Client}).Import(t.Context(), name, files); err != nil {
+		t.Fatal(err)
+	}
+	c.Sockets[DefaultSocket] = dockertest.Proxy(t, service.Path, func(r *http.Request) {
+		if dockertest.Creates(r) {
+			if _, err := service.Client.ImageRemove(t.Context(), name, client.ImageRemoveOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	_, err = New(c).Start(t.Context(), newTask(t, with(does("run"), "image", name)))
+	if !driver.IsRecoverable(err) || !strings.Contains(err.Error(), "image") {
+		t.Errorf("recoverable %v: %v", driver.IsRecoverable(err), err)
 	}
 }
