@@ -160,7 +160,7 @@ func join(o *Enter, caps uint64) (pid int, master *os.File, err error) {
 	}
 	pid, err = syscall.ForkExec(path, o.Command, attr)
 	if err != nil {
-		return 0, nil, berth.Errorf(berth.Invalid, "run %q: %w", o.Command[0], err)
+		return 0, nil, Refused("run %q: %w", o.Command[0], err)
 	}
 	return pid, master, nil
 }

@@ -60,13 +60,13 @@ func setup(orders *json.Decoder) error {
 		dir = "/"
 	}
 	if err := unix.Chdir(dir); err != nil {
-		return berth.Errorf(berth.Invalid, "config.work_dir: %q in the task's file tree: %w", dir, err)
+		return Refused("config.work_dir: %q in the task's file tree: %w", dir, err)
 	}
 	if err := confine(o.User, caps); err != nil {
 		return err
 	}
 	err = unix.Exec(path, append([]string{o.Command}, o.Args...), o.Env)
-	return berth.Errorf(berth.Invalid, "start %q in the task's file tree: %w", path, err)
+	return Refused("start %q in the task's file tree: %w", path, err)
 }
 
 // joinNetwork makes the network namespace this thread's.

@@ -292,7 +292,7 @@ func (t *tree) volumes(all []Mount, clones []int) error {
 	for i, m := range all {
 		st, err := os.Stat(m.Source)
 		if err != nil {
-			return berth.Errorf(berth.Invalid, "mount at %q: %w", m.Destination, err)
+			return Refused("mount at %q: %w", m.Destination, err)
 		}
 		set := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
 		if m.ReadOnly {
@@ -318,7 +318,7 @@ func (t *tree) volumes(all []Mount, clones []int) error {
 func cloneDevice(path string) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return -1, berth.Errorf(berth.Invalid, "%w", err)
+		return -1, Refused("%w", err)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return -1, berth.Errorf(berth.Invalid, "it is not a device")

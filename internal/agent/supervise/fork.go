@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"berth"
 	"berth/internal/agent/isolate"
 	"berth/internal/cpuset"
 )
@@ -97,12 +96,16 @@ func (p *proc) forkPlain(st *Start, std []uintptr) (int, error) {
 	pid, err := p.s.h.fork(p.s, func() (int, error) {
 		return p.group.fork(attr.Sys, func() (int, error) {
 			return isolate.InNetwork(st.NetNS, func() (int, error) {
-				return syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+				pid, err := syscall.ForkExec(st.Command, append([]string{st.Command}, st.Args...), attr)
+				if err != nil {
+					err = isolate.Refused("start %q in %q: %w", st.Command, st.Dir, err)
+				}
+				return pid, err
 			})
 		})
 	})
 	if err != nil {
-		return 0, berth.Errorf(berth.Invalid, "start %q in %q: %w", st.Command, st.Dir, err)
+		return 0, err
 	}
 	if st.OOMScoreAdj != 0 {
 		// Children that it has by now keep ours.

@@ -41,6 +41,10 @@ type Driver struct {
 	Shell   func(script string) map[string]any
 	Limited bool // Task.Limits hold
 
+	// Program is a task that runs the program of that name in its directory local;
+	// nil for drivers whose tasks are no programs of the task's directory.
+	Program func(name string) map[string]any
+
 	DeafSays   string   // what Deaf prints once it is deaf; "" if it is from the start
 	Supervisor []string // command of a supervisor
 }
@@ -54,6 +58,7 @@ func Run(t *testing.T, d Driver) {
 	t.Run("another agent learns what ended", d.recoverEnded)
 	t.Run("what never ran is unknown", d.unknown)
 	t.Run("what is wrong is refused for good", d.refused)
+	t.Run("what may pass is not refused for good", d.busy)
 	t.Run("a disabled driver starts nothing (C42)", d.disabled)
 	t.Run("a wait ends with its context", d.cancelled)
 	t.Run("fingerprint", d.fingerprint)
@@ -273,6 +278,28 @@ func (d *Driver) refused(t *testing.T) {
 		if strings.TrimSpace(fmt.Sprint(err)) == "" {
 			t.Errorf("%v: the error says nothing", config)
 		}
+	}
+}
+
+// busy tests that a program that cannot be started now, since it is being written,
+// is an error that is recoverable, and that it starts later.
+func (d *Driver) busy(t *testing.T) {
+	if d.Program == nil {
+		t.Skip("its tasks are no programs")
+	}
+	task := d.Alloc(t)
+	text, err := os.ReadFile("/bin/true")
+	must(t, err)
+	f, err := os.OpenFile(filepath.Join(task(1, nil).Dir, "local", "program"), os.O_CREATE|os.O_WRONLY, 0o755)
+	must(t, err)
+	_, err = f.Write(text)
+	must(t, err)
+	if _, err := d.New().Start(t.Context(), task(1, d.Program("program"))); !driver.IsRecoverable(err) {
+		t.Errorf("recoverable %v: %v", driver.IsRecoverable(err), err)
+	}
+	must(t, f.Close())
+	if e := wait(t, start(t, d.New(), task(2, d.Program("program")))); !e.Success() {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -42,6 +42,7 @@ func suite() drivertest.Driver {
 		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
 		DeafSays: "deaf",
 		Shell:    sh,
+		Program:  func(name string) map[string]any { return map[string]any{"command": name} },
 		Limited:  true,
 		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
 		Prints: func(out, err string) map[string]any {

@@ -100,7 +100,7 @@ func TestQemuContract(t *testing.T) {
 	s := suite()
 	s.New = func() driver.Driver { return withImages{NewQemu(QemuConfig{})} }
 	s.Disabled = func() driver.Driver { return withImages{NewQemu(QemuConfig{Disabled: true})} }
-	s.Runs, s.Deaf, s.DeafSays, s.Shell, s.Limited = boots("run.img"), boots("local/run.img", "graceful_shutdown", true), "ready", nil, false
+	s.Runs, s.Deaf, s.DeafSays, s.Shell, s.Program, s.Limited = boots("run.img"), boots("local/run.img", "graceful_shutdown", true), "ready", nil, nil, false
 	s.Ends = func(code int) map[string]any { return boots(strconv.Itoa(code) + ".img") }
 	s.Prints = func(stdout, _ string) map[string]any {
 		if stdout == "again" {

@@ -39,6 +39,7 @@ func suite() drivertest.Driver {
 		Deaf:     sh("trap '' TERM; printf deaf; while :; do sleep 0.01; done"),
 		DeafSays: "deaf",
 		Shell:    sh,
+		Program:  func(name string) map[string]any { return map[string]any{"command": name} },
 		Ends:     func(code int) map[string]any { return sh(fmt.Sprint("exit ", code)) },
 		Prints: func(out, err string) map[string]any {
 			return sh(fmt.Sprintf("printf '%s'; printf '%s' >&2", out, err))
