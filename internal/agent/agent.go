@@ -262,16 +262,6 @@ type Agent struct {
 	driverNews    []*berth.NodeEvent // that servers were not told yet
 }
 
-// held is an allocation that the agent has.
-type held struct {
-	alloc   *op.Alloc     // as last received
-	runner  *alloc.Runner // nil if it had ended before it came here
-	removed bool          // on its way out
-	ended   time.Time
-	cleared bool // its directory is gone
-	usage   host.Sampler[alloc.Usages]
-}
-
 // New reads the node's identity, which it makes if need be, and describes the
 // machine. It has its directories to itself until Run has returned.
 func New(c Config) (*Agent, error) {

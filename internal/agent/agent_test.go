@@ -293,7 +293,7 @@ func TestDecide(t *testing.T) {
 		for _, id := range ids {
 			if rapid.Bool().Draw(t, "has "+id) {
 				v := rapid.Uint64Range(1, 10).Draw(t, "version")
-				have[id] = known{v, v + rapid.Uint64Range(0, 2).Draw(t, "changed"), rapid.Bool().Draw(t, "removed")}
+				have[id] = known{v, v + rapid.Uint64Range(0, 2).Draw(t, "changed"), rapid.Bool().Draw(t, "removed"), rapid.Bool().Draw(t, "unrecorded")}
 			}
 			if rapid.Bool().Draw(t, "listed "+id) {
 				ans.Allocs[id] = rapid.Uint64Range(1, 10).Draw(t, "listed version")
@@ -306,7 +306,7 @@ func TestDecide(t *testing.T) {
 		for _, id := range ids {
 			k, has := have[id]
 			v, listed := ans.Allocs[id]
-			fetch := !s.stale && listed && (!has || v > k.version || v < k.version && ans.Index > max(k.changed, k.version))
+			fetch := !s.stale && listed && (!has || k.unrecorded && !k.removed || v > k.version || v < k.version && ans.Index > max(k.changed, k.version))
 			remove := !s.stale && has && !listed && !k.removed && ans.Index > k.changed
 			if fetch != contains(s.fetch, id) || remove != contains(s.remove, id) {
 				t.Fatalf("%s: %+v", id, s)

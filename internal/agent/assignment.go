@@ -12,15 +12,16 @@ import (
 
 // known is what matters of an allocation that the agent has.
 type known struct {
-	version uint64 // its AllocModifyIndex
-	changed uint64 // its ModifyIndex
-	removed bool
+	version    uint64 // its AllocModifyIndex
+	changed    uint64 // its ModifyIndex
+	removed    bool
+	unrecorded bool // this version is not recorded yet
 }
 
 // steps says what an answer asks for.
 type steps struct {
 	stale  bool     // nothing: the answer is older than one acted on
-	fetch  []string // these are new or have changed
+	fetch  []string // these are new, have changed or are not recorded yet
 	remove []string // these are gone
 }
 
@@ -34,7 +35,7 @@ func decide(have map[string]known, acted uint64, ans *op.NodeAllocIndexesAnswer)
 		return steps{stale: true}
 	}
 	for id, version := range ans.Allocs {
-		if k, ok := have[id]; !ok || version > k.version || version < k.version && ans.Index > max(k.changed, k.version) {
+		if k, ok := have[id]; !ok || k.unrecorded && !k.removed || version > k.version || version < k.version && ans.Index > max(k.changed, k.version) {
 			s.fetch = append(s.fetch, id)
 		}
 	}

@@ -113,19 +113,6 @@ func (a *Agent) dead() (out []string) {
 	return out
 }
 
-// over reports whether nothing runs of an allocation, and nothing will.
-func (h *held) over() bool {
-	if h.runner == nil {
-		return true
-	}
-	select {
-	case <-h.runner.Done():
-		return h.runner.Ended()
-	default:
-		return false
-	}
-}
-
 // claim marks directories as gone, so that nobody else removes them. The caller
 // holds mu.
 func (a *Agent) claim(ids []string) []string {

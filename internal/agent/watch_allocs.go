@@ -31,12 +31,12 @@ func (a *Agent) watchAllocs(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			a.log.Warn("servers do not say what shall run here; asking again", "error", err)
+			a.log.Warn("the servers cannot be asked what to run; asking again", "error", err)
 			if err := backoff(ctx, failures, firstRetry, lastRetry/2); err != nil {
 				return err
 			}
 			failures++
-		case index == 0: // not wholly: a server lags
+		case index == 0: // not wholly: a server lags, or this node's disk is full
 			if err := backoff(ctx, failures, 50*time.Millisecond, lastRetry/2); err != nil {
 				return err
 			}
@@ -110,13 +110,14 @@ func (a *Agent) inventory() (map[string]known, uint64) {
 	defer a.mu.Unlock()
 	have := make(map[string]known, len(a.allocs))
 	for id, h := range a.allocs {
-		have[id] = known{h.alloc.AllocModifyIndex, h.alloc.ModifyIndex, h.removed}
+		have[id] = known{h.alloc.AllocModifyIndex, h.alloc.ModifyIndex, h.removed, h.unrecorded}
 	}
 	return have, a.acted
 }
 
 // fetch gets allocations as a whole and takes them over. It returns false if
-// the server that was asked did not have all in the versions wanted.
+// the server that was asked did not have all in the versions wanted, or if some
+// could not be recorded.
 func (a *Agent) fetch(ctx context.Context, ids []string, versions map[string]uint64) (bool, error) {
 	q := &op.GetAllocs{AllocIDs: ids, SecretID: a.secret, Query: a.query()}
 	newest := uint64(0)
@@ -129,7 +130,7 @@ func (a *Agent) fetch(ctx context.Context, ids []string, versions map[string]uin
 	if err != nil {
 		return false, err
 	}
-	got := map[string]bool{}
+	got, recorded := map[string]bool{}, true
 	for _, al := range ans.Allocs {
 		if al == nil || !slices.Contains(ids, al.ID.String()) {
 			continue
@@ -139,14 +140,18 @@ func (a *Agent) fetch(ctx context.Context, ids []string, versions map[string]uin
 			continue // of a server that lags
 		}
 		got[id] = true
+		// One that cannot be recorded keeps no other from its order to end.
 		if err := a.take(al); err != nil {
-			return false, err
+			a.log.Warn("what the servers say of an allocation cannot be recorded; they are asked again", "alloc", id, "error", err)
+			recorded = false
 		}
 	}
-	return len(got) == len(ids), nil
+	return recorded && len(got) == len(ids), nil
 }
 
-// take takes over an allocation that is new or has changed.
+// take takes over an allocation that is new or has changed. The error is that it
+// cannot be recorded. Then it is not run if it is new; if it is not, it is updated
+// all the same, so that a full disk keeps nothing from being stopped.
 func (a *Agent) take(al *op.Alloc) error {
 	if al.NodeID != a.id {
 		a.log.Warn("servers sent an allocation of another node; it is left alone", "alloc", al.ID, "node", al.NodeID)
@@ -171,40 +176,35 @@ func (a *Agent) take(al *op.Alloc) error {
 		return nil
 	}
 	// Recorded first: it must be known after a crash whose processes run.
-	if err := a.db.PutAlloc(al); err != nil {
-		return err
-	}
+	err := a.db.PutAlloc(al)
 	_ = failpoint.Hit("agent/taken")
 	switch {
-	case h == nil:
+	case h != nil:
+		a.update(h, al, err == nil)
+	case err == nil:
 		a.run(a.enter(al, nil))
-	default:
-		a.mu.Lock()
-		// A state that was restored has older versions, or ones that did not
-		// change since.
-		restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex || al.AllocModifyIndex > al.ModifyIndex
-		h.alloc = al
-		a.mu.Unlock()
-		if h.runner != nil {
-			h.runner.Update(al)
-			// Servers did not hear the node, or forgot what they heard since.
-			if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
-				a.reportAllocAgain(al.ID.String(), h)
-			}
-		}
 	}
-	return nil
+	return err
 }
 
-// hold remembers an allocation that is not run.
-func (a *Agent) hold(al *op.Alloc) {
+// update gives an allocation of this agent a newer version. One that is not
+// recorded may be obeyed as well: the next agent has the version before, asks for
+// this one because it is newer, and starts nothing until it has it.
+func (a *Agent) update(h *held, al *op.Alloc, recorded bool) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if h := a.allocs[al.ID.String()]; h != nil {
-		h.alloc = al
+	// A state that was restored has older versions, or ones that did not change
+	// since.
+	restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex || al.AllocModifyIndex > al.ModifyIndex
+	h.alloc, h.unrecorded = al, !recorded
+	a.mu.Unlock()
+	if h.runner == nil {
 		return
 	}
-	a.allocs[al.ID.String()] = &held{alloc: al, ended: time.Now()}
+	h.runner.Update(al)
+	// Servers did not hear the node, or forgot what they heard since.
+	if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
+		a.reportAllocAgain(al.ID.String(), h)
+	}
 }
 
 // remove ends an allocation that servers have forgotten and forgets it too.
