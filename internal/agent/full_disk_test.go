@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/local"
+	"berth/op"
 )
 
 // smallDisk gives the machine a disk of its own of 16 MiB, for all that its agent
@@ -60,6 +63,9 @@ func (m *machine) recorded(id string) (out local.Inspected) {
 // has no room for it.
 var padding = fmt.Sprintf(`,"Meta":{"padding":%q}`, strings.Repeat("x", 20_000))
 
+// filler notes its process and fills the disk.
+const filler = `echo $$ >> "$NOMAD_TASK_DIR/pids"; cat /dev/zero > "$NOMAD_ALLOC_DIR/data/zeros"; exec sleep 1000`
+
 // An allocation that has filled the disk ends when servers say so, and one that
 // they forgot is removed. The record follows when there is room.
 func TestWhatFilledTheDiskIsStopped(t *testing.T) {
@@ -68,7 +74,7 @@ func TestWhatFilledTheDiskIsStopped(t *testing.T) {
 	a := m.agent()
 	until(t, "the node is ready", m.isReady)
 	other := m.place(newAlloc(t, "service", shTask("main", sleeper), padding))
-	id := m.place(newAlloc(t, "service", shTask("main", `echo $$ >> "$NOMAD_TASK_DIR/pids"; cat /dev/zero > "$NOMAD_ALLOC_DIR/data/zeros"; exec sleep 1000`), padding))
+	id := m.place(newAlloc(t, "service", shTask("main", filler), padding))
 	m.untilStatus(other, "running")
 	m.untilStatus(id, "running")
 	until(t, "the other has noted its process", func() bool { return len(m.pids(other, "main")) == 1 })
@@ -90,6 +96,49 @@ func TestWhatFilledTheDiskIsStopped(t *testing.T) {
 	until(t, "another agent is there", func() bool { return m.registrations() == 2 && m.isReady() })
 	if s := m.story(id); s != "pending running complete" || len(m.pids(id, "main")) != 1 {
 		t.Errorf("%s, processes %v", s, m.pids(id, "main"))
+	}
+}
+
+// The disk that an allocation has filled is free again when its directory is
+// collected, and when servers forget it, though there was no room to record its
+// end.
+func TestWhatFilledTheDiskIsRemoved(t *testing.T) {
+	for how, remove := range map[string]func(m *machine, id string){
+		"collected": func(m *machine, id string) {
+			m.mu.Lock()
+			peer := m.peer
+			m.mu.Unlock()
+			until(m.t, "it has ended", func() bool {
+				return peer.Call(m.t.Context(), op.AgentCollectAlloc.RPC, &op.AllocTarget{AllocID: id}, &op.Nothing{}) == nil
+			})
+		},
+		"forgotten": func(m *machine, id string) { m.forget(id) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			m := newMachine(t)
+			m.smallDisk()
+			m.agent()
+			until(t, "the node is ready", m.isReady)
+			id := m.place(newAlloc(t, "service", shTask("main", filler), padding))
+			m.untilStatus(id, "running")
+			until(t, "the disk is full", func() bool { return m.free() == 0 })
+			m.stop(id)
+			m.untilStatus(id, "complete")
+			remove(m, id)
+			until(t, "the directory is gone", func() bool {
+				_, err := os.Stat(filepath.Join(m.dir, "alloc", id))
+				return errors.Is(err, fs.ErrNotExist)
+			})
+			if n := m.free(); n == 0 {
+				t.Error("the disk is full")
+			}
+			// What needs the disk runs again, and the agent is done with the other.
+			next := m.place(newAlloc(t, "batch", shTask("main", "true")))
+			m.untilStatus(next, "complete")
+			if how == "forgotten" {
+				until(t, "the record is gone", func() bool { return m.recorded(id).ID.IsZero() })
+			}
+		})
 	}
 }
 

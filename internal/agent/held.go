@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"berth"
 	"berth/internal/agent/alloc"
 	"berth/internal/agent/host"
 	"berth/op"
@@ -30,7 +31,10 @@ func (a *Agent) hold(al *op.Alloc) {
 	a.allocs[al.ID.String()] = &held{alloc: al, ended: time.Now()}
 }
 
-// over reports whether nothing runs of an allocation, and nothing will.
+// over reports whether nothing runs of an allocation, and nothing will. That must
+// be recorded, or the next agent could start it again, unless servers have ordered
+// the end: they say that again. So the directory of what has filled the disk can be
+// removed. The caller holds mu.
 func (h *held) over() bool {
 	if h.runner == nil {
 		return true
@@ -39,6 +43,32 @@ func (h *held) over() bool {
 	case <-h.runner.Done():
 		return h.runner.Ended()
 	default:
-		return false
+	}
+	ordered := h.removed || h.alloc.DesiredStatus != berth.DesiredRun
+	return ordered && h.runner.Unrecorded()
+}
+
+// awaitEnd waits until nothing runs of an allocation and nothing will, and reports
+// whether that is so: the agent may end first.
+func (a *Agent) awaitEnd(h *held) bool {
+	if h.runner == nil {
+		return true
+	}
+	tick := time.NewTicker(time.Second) // for what a full disk keeps from being recorded
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.runner.Done():
+			return h.runner.Ended()
+		case <-a.lives.Done():
+			return false
+		case <-tick.C:
+			a.mu.Lock()
+			over := h.over()
+			a.mu.Unlock()
+			if over {
+				return true
+			}
+		}
 	}
 }

@@ -218,18 +218,19 @@ func (a *Agent) remove(id string) {
 		h.runner.Stop("the servers do not know the allocation any more", true)
 	}
 	a.wait.Go(func() {
+		if !a.awaitEnd(h) {
+			return // the agent ends; the next one removes it
+		}
+		if err := a.removeDir(id); err != nil {
+			a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
+		}
+		// The disk may have had no room for the record of its end before.
 		if h.runner != nil {
 			select {
 			case <-h.runner.Done():
 			case <-a.lives.Done():
 				return
 			}
-			if !h.runner.Ended() {
-				return // the agent ends; the next one removes it
-			}
-		}
-		if err := a.removeDir(id); err != nil {
-			a.log.Warn("the directory of an allocation cannot be removed", "alloc", id, "error", err)
 		}
 		if err := a.db.Delete(id); err != nil {
 			a.log.Warn("the record of an allocation cannot be removed", "alloc", id, "error", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -218,6 +219,14 @@ func (r *Runner) Done() <-chan struct{} { return r.done }
 func (r *Runner) Ended() bool {
 	s, _ := Status(r.states())
 	return s.Ended()
+}
+
+// Unrecorded reports whether the allocation has ended, for good, and Run only waits
+// until the disk takes the record of it.
+func (r *Runner) Unrecorded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.final && slices.ContainsFunc(r.tasks, (*task.Runner).Unrecorded)
 }
 
 // TaskDead reports whether the task will write no more; so does one that is not

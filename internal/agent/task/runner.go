@@ -82,6 +82,7 @@ type Runner struct {
 	inbox  []Event       // what Run has yet to deal with, oldest first
 	handle driver.Handle // of the newest launch; nil before it is started or found
 	over   chan struct{} // closed when that launch has ended
+	saved  bool          // the state is recorded
 	api    net.Listener  // the socket of the Task API; nil while there is none
 
 	wake chan struct{} // has one element when inbox has any
@@ -118,6 +119,14 @@ func (r *Runner) State() State {
 	return r.state
 }
 
+// Unrecorded reports whether the state is not recorded: not yet, or because the
+// disk does not take it.
+func (r *Runner) Unrecorded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.saved
+}
+
 // spec returns the words of the newest version that matter to Step.
 func (r *Runner) spec() (*op.Alloc, *berth.Task, *Spec) {
 	r.mu.Lock()
@@ -148,7 +157,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if r.c.Over != nil {
 			over = r.c.Over
 		}
-		if r.State().Phase != Dead || !l.saved {
+		if r.State().Phase != Dead || r.Unrecorded() {
 			over = nil
 		}
 		select {
@@ -196,7 +205,6 @@ type loop struct {
 	cancel context.CancelFunc // lets go of preparing or starting
 	due    time.Time          // of the alarm; zero for none
 	out    *driver.Task       // what the hooks made
-	saved  bool               // the state is recorded
 
 	renewing   bool      // identities are being signed again
 	renewAfter time.Time // not earlier, because it failed
@@ -220,7 +228,7 @@ func (l *loop) alarm() <-chan time.Time {
 
 // retry tries again to record the state that the disk did not take.
 func (l *loop) retry() <-chan time.Time {
-	if l.saved {
+	if !l.Unrecorded() {
 		return nil
 	}
 	return time.After(time.Second)
@@ -262,17 +270,20 @@ func (l *loop) step(e Event) {
 	l.c.Changed()
 }
 
-// save records the state and keeps in l.saved whether that worked. It logs the
-// first failure of a series only: retry calls it every second.
+// save records the state and notes whether that worked. It logs the first failure
+// of a series only: retry calls it every second.
 func (l *loop) save() error {
 	b, err := json.Marshal(l.State())
 	if err == nil {
 		err = l.c.Save(b)
 	}
-	if err != nil && l.saved {
+	l.mu.Lock()
+	first := err != nil && l.saved
+	l.saved = err == nil
+	l.mu.Unlock()
+	if first {
 		l.c.Log.Warn("the state of a task cannot be recorded; trying again", "task", l.c.Name, "error", err)
 	}
-	l.saved = err == nil
 	return err
 }
 
