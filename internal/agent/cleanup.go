@@ -43,6 +43,12 @@ func (a *Agent) endProcesses(id string) {
 
 // removeDir removes the directory of an allocation that has ended.
 func (a *Agent) removeDir(id string) error {
+	a.mu.Lock()
+	h := a.allocs[id]
+	a.mu.Unlock()
+	if h != nil && h.runner != nil && h.runner.Unrecorded() {
+		a.endProcesses(id) // its supervisor, which keeps the exits until they are recorded
+	}
 	dir, err := a.dirs.Sub(id)
 	if err == nil {
 		err = errors.Join(secretdir.UnmountAll(dir), dir.Close())

@@ -91,10 +91,11 @@ func TestWhatFilledTheDiskIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the order to end is recorded", func() bool { return m.recorded(id).DesiredStatus == berth.DesiredStop.String() })
+	until(t, "the end is recorded", func() bool { return strings.Contains(string(m.recorded(id).Tasks["main"]), `"State":"dead"`) })
 	a.kill()
 	m.agent()
 	until(t, "another agent is there", func() bool { return m.registrations() == 2 && m.isReady() })
-	if s := m.story(id); s != "pending running complete" || len(m.pids(id, "main")) != 1 {
+	if s := m.story(id); !strings.HasSuffix(s, "running complete") || len(m.pids(id, "main")) != 1 {
 		t.Errorf("%s, processes %v", s, m.pids(id, "main"))
 	}
 }

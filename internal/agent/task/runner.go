@@ -205,6 +205,7 @@ type loop struct {
 	cancel context.CancelFunc // lets go of preparing or starting
 	due    time.Time          // of the alarm; zero for none
 	out    *driver.Task       // what the hooks made
+	owed   []DoRelease        // put off until the state is recorded
 
 	renewing   bool      // identities are being signed again
 	renewAfter time.Time // not earlier, because it failed
@@ -259,19 +260,31 @@ func (l *loop) step(e Event) {
 	err := l.save()
 	_ = failpoint.Hit("task/recorded")
 	for _, a := range do {
-		if start, ok := a.(DoStart); ok && err != nil {
-			// A start that is not recorded could be done twice.
-			l.post(StartFailed{Why: "the agent cannot record the start of launch: " + err.Error(), Recoverable: true})
-			l.c.Log.Warn("a start is put off", "task", l.c.Name, "launch", start.Launch, "error", err)
-			continue
+		if err == nil || !l.putOff(a, err) {
+			l.do(a)
 		}
-		l.do(a)
 	}
 	l.c.Changed()
 }
 
-// save records the state and notes whether that worked. It logs the first failure
-// of a series only: retry calls it every second.
+// putOff reports whether an action has to wait until the disk takes the state, which
+// it did not because of why.
+func (l *loop) putOff(a Action, why error) bool {
+	switch a := a.(type) {
+	case DoStart: // done now, it could be done twice
+		l.post(StartFailed{Why: "the agent cannot record the start of launch: " + why.Error(), Recoverable: true})
+		l.c.Log.Warn("a start is put off", "task", l.c.Name, "launch", a.Launch, "error", why)
+	case DoRelease: // an exit that is neither recorded nor kept by the driver would be lost with the agent
+		l.owed = append(l.owed, a)
+	default:
+		return false
+	}
+	return true
+}
+
+// save records the state, notes whether that worked, and does what was put off
+// until it does. It logs the first failure of a series only: retry calls it every
+// second.
 func (l *loop) save() error {
 	b, err := json.Marshal(l.State())
 	if err == nil {
@@ -283,6 +296,10 @@ func (l *loop) save() error {
 	l.mu.Unlock()
 	if first {
 		l.c.Log.Warn("the state of a task cannot be recorded; trying again", "task", l.c.Name, "error", err)
+	}
+	for err == nil && len(l.owed) > 0 {
+		l.do(l.owed[0])
+		l.owed = l.owed[1:]
 	}
 	return err
 }
