@@ -17,7 +17,13 @@ import (
 
 // Directories of allocations that have ended are kept for people to look into.
 // They are removed, the oldest first, when there are too many, when the disk
-// is too full, and when somebody asks.
+// is too full, and when somebody asks. Those whose data a replacement takes over,
+// or may soon, stay until it has it: docs/nodes.md.
+
+// dataKept is how long the directory of an allocation whose ephemeral_disk is sticky
+// stays for a replacement: since the allocation ended, and since its data was last
+// asked for.
+const dataKept = 5 * time.Minute
 
 // GC says when directories of ended allocations are removed. Zero values are the
 // defaults.
@@ -67,8 +73,9 @@ func (a *Agent) collect(ctx context.Context) error {
 			return ctx.Err()
 		}
 		a.mu.Lock()
-		dead := a.dead()
-		ids := a.claim(dead[:max(0, len(dead)-a.c.GC.Most)])
+		dead, kept := a.dead(time.Now())
+		beyond := max(0, len(dead)+len(kept)-a.c.GC.Most)
+		ids := a.claim(dead[:min(len(dead), beyond)])
 		a.mu.Unlock()
 		_ = a.clear(ids)
 	}
@@ -88,7 +95,8 @@ func (a *Agent) collectForDisk(ctx context.Context) {
 			return
 		}
 		a.mu.Lock()
-		dead := a.dead()
+		dead, _ := a.dead(time.Now())
+		dead = a.dataLast(dead)
 		ids := a.claim(dead[:min(len(dead), a.c.GC.Parallel)])
 		a.mu.Unlock()
 		if len(ids) == 0 {
@@ -102,22 +110,44 @@ func (a *Agent) collectForDisk(ctx context.Context) {
 }
 
 // dead returns the allocations that have ended and still have their directories,
-// oldest first. The caller holds mu.
-func (a *Agent) dead() (out []string) {
+// oldest first. kept are those that stay for a replacement. The caller holds mu.
+func (a *Agent) dead(now time.Time) (dead, kept []string) {
 	for _, id := range slices.Sorted(maps.Keys(a.allocs)) {
-		if h := a.allocs[id]; h.over() && !h.removed && !h.cleared {
-			out = append(out, id)
+		h := a.allocs[id]
+		if !h.over() || h.removed || h.claimed {
+			continue
+		}
+		if h.ended.IsZero() { // it cannot be recorded
+			h.ended = now
+		}
+		if h.awaited(now) {
+			kept = append(kept, id)
+		} else {
+			dead = append(dead, id)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y string) int { return a.allocs[x].ended.Compare(a.allocs[y].ended) })
-	return out
+	slices.SortStableFunc(dead, func(x, y string) int { return a.allocs[x].ended.Compare(a.allocs[y].ended) })
+	return dead, kept
 }
 
-// claim marks directories as gone, so that nobody else removes them. The caller
-// holds mu.
+// dataLast returns the allocations with those last that may have data for which no
+// replacement has come yet. The caller holds mu.
+func (a *Agent) dataLast(ids []string) []string {
+	last := func(id string) int {
+		if h := a.allocs[id]; h.leaves() && h.asked.IsZero() {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(ids, func(x, y string) int { return cmp.Compare(last(x), last(y)) })
+	return ids
+}
+
+// claim marks directories as being removed, so that nobody else does it and nobody
+// takes what is left for the whole. The caller holds mu.
 func (a *Agent) claim(ids []string) []string {
 	for _, id := range ids {
-		a.allocs[id].cleared = true
+		a.allocs[id].claimed, a.allocs[id].torn = true, true
 	}
 	return ids
 }
@@ -137,7 +167,7 @@ func (a *Agent) clear(ids []string) error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if h := a.allocs[id]; h != nil {
-				h.cleared = false
+				h.claimed = false
 			}
 			return berth.Errorf(berth.Unavailable, "the directory of allocation %s cannot be removed: %w", id, err)
 		})
@@ -152,8 +182,12 @@ func (a *Agent) serveCollect(s *serving) {
 			return nil, err
 		}
 		a.mu.Lock()
-		ids := a.claim(a.dead())
+		dead, kept := a.dead(time.Now())
+		ids := a.claim(dead)
 		a.mu.Unlock()
+		if len(kept) > 0 {
+			a.log.Info("directories of ended allocations stay for allocations that may take over their data", "allocs", kept)
+		}
 		return &op.Nothing{}, a.clear(ids)
 	})
 	onCall(s, op.AgentCollectAlloc, func(_ context.Context, q *op.AllocTarget) (*op.Nothing, error) {
@@ -166,7 +200,7 @@ func (a *Agent) serveCollect(s *serving) {
 			err = berth.Errorf(berth.NotFound, "allocation %q is not on this node", q.AllocID)
 		case !h.over():
 			err = berth.Errorf(berth.Invalid, "allocation %s has not ended: only the directory of one that has can be removed", q.AllocID)
-		case !h.removed && !h.cleared:
+		case !h.removed && !h.claimed: // also one that would stay for a replacement: somebody named it
 			ids = a.claim([]string{q.AllocID})
 		}
 		a.mu.Unlock()

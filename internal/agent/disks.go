@@ -60,12 +60,37 @@ func (a *Agent) takeFrom(ctx context.Context, al *op.Alloc, g *berth.TaskGroup, 
 	if err := a.hasEnded(ctx, h, tell); err != nil {
 		return err
 	}
-	from, err := a.dirs.Sub(prev)
+	return a.moveFrom(h, prev, to, op.DiskDirs(g))
+}
+
+// errDirGone is for an allocation whose directory is gone, or about to be.
+var errDirGone = &disk.Missing{Why: "its directory is gone"}
+
+// moveFrom moves data from the directory of an allocation that has ended. Nobody
+// removes that meanwhile.
+func (a *Agent) moveFrom(h *held, id string, to *saferoot.Root, dirs []string) error {
+	a.mu.Lock()
+	whole := h.whole()
+	h.claimed = h.claimed || whole
+	a.mu.Unlock()
+	if !whole {
+		return errDirGone
+	}
+	err := a.move(id, to, dirs)
+	a.mu.Lock()
+	h.claimed, h.moved, h.asked = false, err == nil, time.Now()
+	a.mu.Unlock()
+	return err
+}
+
+// move moves data from the directory of an allocation.
+func (a *Agent) move(id string, to *saferoot.Root, dirs []string) error {
+	from, err := a.dirs.Sub(id)
 	if err != nil {
-		return &disk.Missing{Why: "its directory is gone"}
+		return errDirGone
 	}
 	defer from.Close()
-	return disk.Move(from, to, op.DiskDirs(g))
+	return disk.Move(from, to, dirs)
 }
 
 // hasEnded waits until an allocation of this node has ended. One that is not to
@@ -113,21 +138,41 @@ func (a *Agent) serveDisks(s *serving) {
 	onCall(s, op.AgentReadDisk, func(_ context.Context, q *op.AgentDisk) (*op.DiskAnswer, error) {
 		a.mu.Lock()
 		h := a.allocs[q.AllocID]
-		over := h != nil && h.over()
+		var al *op.Alloc
+		over := false
+		if h != nil {
+			h.asked, al, over = time.Now(), h.alloc, h.over()
+		}
 		a.mu.Unlock()
 		switch {
 		case h == nil:
 			return &op.DiskAnswer{State: op.DiskMissing, Why: "its node does not know it any more"}, nil
 		case !over:
 			return &op.DiskAnswer{State: op.DiskInUse, Why: "it has not ended"}, nil
-		case !op.InDiskDirs(h.alloc.Job.Group(h.alloc.TaskGroup), q.Part.Path):
+		case !op.InDiskDirs(al.Job.Group(al.TaskGroup), q.Part.Path):
 			return nil, berth.Errorf(berth.Denied, "Path: %q is not data of the group", berth.Clip(q.Part.Path, 128))
 		}
-		dir, err := a.dirs.Sub(h.alloc.ID.String())
-		if err != nil {
-			return &op.DiskAnswer{State: op.DiskMissing, Why: "its directory is gone"}, nil
-		}
-		defer dir.Close()
-		return disk.Read(dir, q.Part)
+		return a.readDisk(h, q)
 	})
+}
+
+// readDisk returns a part of the data in the directory of an allocation that has
+// ended.
+func (a *Agent) readDisk(h *held, q *op.AgentDisk) (*op.DiskAnswer, error) {
+	gone := &op.DiskAnswer{State: op.DiskMissing, Why: errDirGone.Why}
+	dir, err := a.dirs.Sub(q.AllocID)
+	if err != nil {
+		return gone, nil
+	}
+	defer dir.Close()
+	out, err := disk.Read(dir, q.Part)
+	// Looked at afterwards: what was read while the directory was being removed may
+	// lack something.
+	a.mu.Lock()
+	whole := h.whole() && !h.moved
+	a.mu.Unlock()
+	if !whole {
+		return gone, nil
+	}
+	return out, err
 }

@@ -56,6 +56,7 @@ type cluster struct {
 	serviced []string                        // what was said of services, in order
 	files    map[string]*op.ConnectivityFile // by allocation
 	linked   []op.ReportConnectivity         // reports of connections, in order
+	disk     func(context.Context, *op.ReadDisk) (*op.DiskAnswer, error)
 }
 
 func newCluster() *cluster {
@@ -122,6 +123,9 @@ func (c *cluster) Call(ctx context.Context, method string, in, out any) error {
 		return into(out, a, err)
 	case *op.ReportConnectivity:
 		return c.ReportConnectivity(ctx, in)
+	case *op.ReadDisk:
+		a, err := c.disk(ctx, in)
+		return into(out, a, err)
 	}
 	return berth.Errorf(berth.Invalid, "%s: the agent should not call it", method)
 }

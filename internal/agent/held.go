@@ -16,8 +16,30 @@ type held struct {
 	runner     *alloc.Runner // nil if it had ended before it came here
 	removed    bool          // on its way out
 	ended      time.Time
-	cleared    bool // its directory is gone
+	claimed    bool      // its directory is gone, or somebody removes or empties it
+	torn       bool      // the removal has begun: what is there may not be all
+	asked      time.Time // when a replacement last asked for its data; zero: none has
+	moved      bool      // a replacement on this node has its data
 	usage      host.Sampler[alloc.Usages]
+}
+
+// whole reports whether the directory of an allocation has all that its tasks left
+// there, and nobody removes or empties it. The caller holds mu.
+func (h *held) whole() bool { return !h.removed && !h.claimed && !h.torn }
+
+// leaves reports whether an allocation has data for a replacement.
+func (h *held) leaves() bool {
+	if h.alloc.Job == nil || h.moved {
+		return false
+	}
+	g := h.alloc.Job.Group(h.alloc.TaskGroup)
+	return g != nil && g.EphemeralDisk != nil && g.EphemeralDisk.Sticky
+}
+
+// awaited reports whether the directory of an allocation that has ended stays for a
+// replacement, which takes over its data or may soon.
+func (h *held) awaited(now time.Time) bool {
+	return h.leaves() && (now.Sub(h.ended) < dataKept || now.Sub(h.asked) < dataKept)
 }
 
 // hold remembers an allocation that is not run.
