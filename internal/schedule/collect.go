@@ -219,8 +219,18 @@ func choose[T any](c *collector, rows iter.Seq[*T], old func(*T) bool, free func
 // allocs chooses allocations that have ended, of jobs that stay.
 func (c *collector) allocs() bool {
 	return choose(c, c.sweep.Allocs(), func(a *berth.Alloc) bool {
-		return a.Ended() && c.oldEnough(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID)
+		return a.Ended() && c.oldEnough(a.ModifyTime, c.age(a.Job.Type)) && !c.sweep.Took(a.ID) && !awaitsData(c.sweep.Snapshot.Alloc(a.Rest().Next))
 	}, c.sweep.Alloc, c.alloc)
+}
+
+// awaitsData reports whether a replacement, nil for none, has yet to take over the
+// data of the disk. The agent removes the data with the allocation that has it.
+func awaitsData(next *berth.Alloc) bool {
+	if next == nil || !next.Wanted() || next.Client != berth.ClientPending {
+		return false
+	}
+	d := next.Group.EphemeralDisk
+	return d != nil && d.Sticky
 }
 
 // evals chooses evaluations that are done. Core evaluations must be old enough
