@@ -59,3 +59,40 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// What it costs to decide about a new version of 4,000 instances that has no
+// room, or not enough, beside the old one, which fills the nodes.
+func BenchmarkDecideSpared(b *testing.B) {
+	const nodes = 400
+	for _, c := range []struct {
+		name              string
+		capacity, is, was int
+		apart             string
+	}{{"two on each node", 1000, 700, 400, ""}, {"ten on each node", 1000, 110, 100, ""}, {"some have room", 1000, 450, 300, ""}, {"distinct hosts", 1000, 1200, 700, `"Constraints":[{"Operand":"distinct_hosts"}],`}} {
+		b.Run(c.name, func(b *testing.B) {
+			tx := state.Begin(state.New().Snapshot())
+			do := func(cmds ...state.Command) {
+				for _, c := range cmds {
+					if r := tx.Apply(c); r.Err != nil {
+						b.Fatal(r.Err)
+					}
+				}
+			}
+			count := nodes * (c.capacity / c.was)
+			version := func(cpu, eval int) *state.RegisterJob {
+				return statetest.Register(statetest.Job(b, fmt.Sprintf(`{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`, count, c.apart, cpu)), eval)
+			}
+			for n := range nodes {
+				do(statetest.AddNode(n+1, int64(c.capacity), 64_000))
+			}
+			do(version(c.was, 1))
+			s := tx.Seal()
+			do(schedule.Decide(s, s.Eval(statetest.ID[berth.Eval](1)), 0, time.Unix(1000, 0)).Plan, version(c.is, 2))
+			s = tx.Seal()
+			for b.Loop() {
+				schedule.Decide(s, s.Eval(statetest.ID[berth.Eval](2)), 0, time.Unix(1000, 0))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/instance")
+		})
+	}
+}

@@ -170,18 +170,19 @@ func (d *decider) concerns(a *berth.Alloc) bool {
 	return d.job != nil || a.Job.UID.Index <= d.eval.JobUID.Index
 }
 
-// place finds nodes for missing instances. Spared allocations keep their
-// capacity, so instances that would have waited for it rather than preempt
-// others are placed again without sparing.
+// place finds nodes for missing instances, those first that were stopped and
+// wait for a place: nothing of them runs. What finds none may keep the old
+// version running, see sparing. Allocations that are spared keep their capacity,
+// so instances that would have waited for it rather than preempt others are
+// placed again.
 func (d *decider) place(missing []reconcile.Missing) {
 	if len(missing) == 0 {
 		return
 	}
-	seed, stops := d.rand.Uint64(), d.plan.Stop
-	if again := d.placeGroups(missing, seed, d.spare); again {
-		d.placeGroups(missing, seed, nil)
-		d.keepHosts(d.plan.Place, missing, replaced(stops))
-		d.stopReplaced(stops)
+	missing = first(missing, owed)
+	seed, s := d.rand.Uint64(), d.newSparing(missing)
+	for again := true; again; {
+		again = d.placeBut(s, seed)
 	}
 	if d.end.Failed == nil {
 		return
@@ -193,19 +194,23 @@ func (d *decider) place(missing []reconcile.Missing) {
 	d.end.Blocked = &state.NewEval{ID: d.newID(), TriggeredBy: berth.TriggerQueuedAllocs}
 }
 
-// placeGroups finds nodes for missing instances, group by group. If some
-// instances find none, spare decides which stops the plan can do without. The
-// result again reports that the plan now stops fewer allocations, and that this
-// matters: the job may preempt others instead, or must not stand beside them.
-func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare func(*place.Placer, []reconcile.Missing) bool) (again bool) {
+// placeBut places what is missing while what is spared so far stays. The result
+// again reports that more is spared now, and that this matters for what is
+// placed: the job may preempt others instead, or must not stand beside them.
+func (d *decider) placeBut(s *sparing, seed uint64) (again bool) {
 	p := place.New(d.snap, d.job, d.plan.Stop, seed).Within(d.work)
 	defer p.Close()
+	d.placeGroups(p, s.missing)
+	return s.spare(p) && (p.Preempts() || p.Distinct())
+}
+
+// placeGroups finds nodes for missing instances, group by group.
+func (d *decider) placeGroups(p *place.Placer, missing []reconcile.Missing) {
 	failed := map[string]*berth.AllocMetric{}
 	missed := &berth.Missed{Classes: map[string]bool{}, QuotaOnly: true}
-	// This may be the second attempt: what the first left is dropped.
+	// This may be another attempt: what the one before left is dropped.
 	d.plan.Place, d.plan.Explain = nil, map[string]*berth.AllocMetric{}
 	d.end.Queued, d.end.Failed, d.end.Missed = map[string]int{}, nil, nil
-	all := missing
 	for len(missing) > 0 {
 		n := 1
 		for n < len(missing) && alike(missing[n], missing[0]) {
@@ -230,10 +235,9 @@ func (d *decider) placeGroups(missing []reconcile.Missing, seed uint64, spare fu
 	}
 	if len(failed) == 0 {
 		d.end.Queued = nil
-		return false
+		return
 	}
 	d.end.Failed, d.end.Missed = failed, missed
-	return spare != nil && spare(p, all) && (p.Preempts() || p.Distinct())
 }
 
 // alike reports whether two missing instances can be placed together: the same

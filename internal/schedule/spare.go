@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 
 	"berth"
@@ -8,59 +9,35 @@ import (
 	"berth/internal/schedule/reconcile"
 )
 
-// spare removes from the plan the stops of allocations whose replacement would
-// find no place even after everything that leaves has ended: the old version
-// running is better than nothing running. Where the end of the old allocation
-// frees the capacity, it is stopped and the new one waits. missing holds all
-// instances that needed a place; the plan holds those that got one. It reports
-// whether any allocation was spared.
-func (d *decider) spare(p *place.Placer, missing []reconcile.Missing) bool {
-	// Only allocations that stop to be replaced can be spared.
-	stops := replaced(d.plan.Stop)
-	d.keepHosts(d.plan.Place, missing, stops)
-	failed := unplaced(missing, d.plan.Place)
-	if len(stops) == 0 || len(failed) == 0 {
-		return false
-	}
-	// Once everything that stops has gone, would the instances find a place?
-	p.Vacate()
-	later := slices.Clone(d.plan.Place)
-	for rest := failed; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && alike(rest[n], rest[0]) {
-			n++
-		}
-		found := d.placeAlike(p, rest[:n]).Placed
-		d.keepHosts(found, rest[:n], stops)
-		later = append(later, found...)
-		rest = rest[n:]
-	}
-	// The predecessors of those that would not are spared, unless another would
-	// lose its place to them.
-	var spared []berth.AllocID
-	mayStay := p.MayStay(later)
-	for _, m := range unplaced(failed, later) {
-		if m.Previous != nil && stops[m.Previous.ID] && m.Previous.Live() && mayStay(m.Previous) {
-			spared = append(spared, m.Previous.ID)
-		}
-	}
-	if len(spared) == 0 {
-		return false
-	}
-	d.plan.Stop = slices.DeleteFunc(slices.Clone(d.plan.Stop), func(s berth.AllocStop) bool { return slices.Contains(spared, s.ID) })
-	return true
+// sparing decides which allocations of a plan need not stop after all: the old
+// version running is better than nothing running. An allocation stops to be
+// replaced only if its replacement has a place, now or once everything that
+// stops has ended. What is spared keeps its capacity, which others may then
+// lack, so the search goes on until nothing changes. It ends, because only ever
+// more is spared.
+//
+// An allocation that is in the way of a placement (distinct_hosts,
+// distinct_property) stops in any case.
+type sparing struct {
+	*decider
+	missing  []reconcile.Missing    // all instances that need a place
+	stops    []berth.AllocStop      // what the plan would stop if nothing were spared
+	may      map[berth.AllocID]bool // those of them that stop to be replaced
+	spared   map[berth.AllocID]bool
+	attempts int // calls of spare
 }
 
-// unplaced returns the missing instances without a placement, but for canaries,
-// which replace nothing.
-func unplaced(missing []reconcile.Missing, placements []berth.Placement) []reconcile.Missing {
-	placed := map[[2]int]bool{}
-	for _, x := range placements {
-		placed[[2]int{x.Group, int(x.Index)}] = true
-	}
-	return slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
-		return m.Canary || placed[[2]int{m.Group, int(m.Index)}]
-	})
+// The search for what to spare ends after a few steps also in large jobs; then
+// everything is spared that may stay.
+const (
+	exactRounds = 3 // after that many, all of the job on a node that lacks room is spared
+	mostRounds  = 6 // after that many, all that has no place now
+	mostSpares  = 4 // after that many attempts to place, likewise
+)
+
+// newSparing begins with a plan that spares nothing.
+func (d *decider) newSparing(missing []reconcile.Missing) *sparing {
+	return &sparing{decider: d, missing: missing, stops: d.plan.Stop}
 }
 
 // replaced returns the allocations that stop to be replaced.
@@ -74,52 +51,184 @@ func replaced(stops []berth.AllocStop) map[berth.AllocID]bool {
 	return out
 }
 
-// keepHosts gives a place on a node to the instance whose predecessor runs there
-// and must stop, rather than to another of its group: the other would stand
-// beside that predecessor if it is spared, which distinct_hosts forbids. The
-// placements are changed in place.
-func (d *decider) keepHosts(placements []berth.Placement, missing []reconcile.Missing, stops map[berth.AllocID]bool) {
-	if len(stops) == 0 {
-		return
-	}
-	type name struct{ group, index int }
-	of, placed, on := map[name]reconcile.Missing{}, map[name]bool{}, map[berth.NodeID][]int{}
-	for _, m := range missing {
-		of[name{m.Group, int(m.Index)}] = m
-	}
-	for i, x := range placements {
-		placed[name{x.Group, int(x.Index)}] = true
-		on[x.NodeID] = append(on[x.NodeID], i)
-	}
-	home := func(m reconcile.Missing, node berth.NodeID) bool {
-		return m.Previous != nil && m.Previous.NodeID == node && stops[m.Previous.ID] && m.Previous.Live()
-	}
-	for _, m := range missing {
-		if placed[name{m.Group, int(m.Index)}] || m.Canary || m.Previous == nil {
-			continue
+// owed reports whether an instance had an allocation that is over or already
+// stops.
+func owed(m reconcile.Missing) bool { return m.Previous != nil && !m.Previous.Live() }
+
+// first returns the instances with those first for which is holds. Otherwise
+// their order stays.
+func first(missing []reconcile.Missing, is func(reconcile.Missing) bool) []reconcile.Missing {
+	rank := func(m reconcile.Missing) int {
+		if is(m) {
+			return 0
 		}
-		for _, i := range on[m.Previous.NodeID] {
-			x := &placements[i]
-			if o := of[name{x.Group, int(x.Index)}]; len(x.Evict) == 0 && home(m, x.NodeID) && !home(o, x.NodeID) && alike(m, o) {
-				x.Index, x.Previous, x.Resched = m.Index, m.Previous.ID, m.Failed
-				break
-			}
+		return 1
+	}
+	order := func(a, b reconcile.Missing) int { return rank(a) - rank(b) }
+	if slices.IsSortedFunc(missing, order) {
+		return missing
+	}
+	return slices.SortedStableFunc(slices.Values(missing), order)
+}
+
+// spare removes from the plan the stops of what is spared. The plan holds what
+// p placed now, with what was spared before in its place. It reports whether
+// more is spared.
+func (s *sparing) spare(p *place.Placer) bool {
+	if s.attempts++; s.attempts == 1 { // most find all places at once
+		if s.end.Failed == nil {
+			return false
+		}
+		s.may, s.spared = replaced(s.stops), map[berth.AllocID]bool{}
+	}
+	if len(s.may) == 0 {
+		return false
+	}
+	s.keepHosts(s.plan.Place, s.missing, p.Distinct())
+	// What was spared and has a replacement after all is stopped.
+	stay := maps.Clone(s.spared)
+	for _, x := range s.plan.Place {
+		delete(stay, x.Previous)
+	}
+	known := len(s.spared)
+	if s.end.Failed != nil && s.attempts <= mostSpares {
+		s.stayWithoutPlace(p, stay)
+		maps.Copy(s.spared, stay)
+	}
+	s.plan.Stop = s.stopsBut(stay)
+	return len(s.spared) > known
+}
+
+// stopsBut returns the plan's stops without those of what stays.
+func (s *sparing) stopsBut(stay map[berth.AllocID]bool) []berth.AllocStop {
+	return slices.DeleteFunc(slices.Clone(s.stops), func(x berth.AllocStop) bool { return stay[x.ID] })
+}
+
+// stayWithoutPlace adds to stay the allocations that may stay and have a
+// replacement without a place, now and later.
+func (s *sparing) stayWithoutPlace(p *place.Placer, stay map[berth.AllocID]bool) {
+	// What has stopped, or will have, is placed before what is new: see
+	// decider.place.
+	failed := first(unplaced(s.missing, s.plan.Place), func(m reconcile.Missing) bool { return m.Previous != nil })
+	for round := 0; ; round++ {
+		waits := slices.DeleteFunc(slices.Clone(failed), func(m reconcile.Missing) bool { return m.Previous != nil && stay[m.Previous.ID] })
+		if !slices.ContainsFunc(waits, s.maySpare) {
+			return
+		}
+		if round == mostRounds || s.attempts == mostSpares {
+			s.keep(waits, p.MayStay(s.plan.Place), stay)
+			return
+		}
+		known := len(stay)
+		s.stayWithoutPlaceLater(p, waits, stay, round >= exactRounds)
+		if len(stay) == known {
+			return
 		}
 	}
 }
 
-// stopReplaced stops the spared allocations whose replacements found a place
-// after all. stops is the plan's original list of stops, in its order.
-func (d *decider) stopReplaced(stops []berth.AllocStop) {
-	stays := map[berth.AllocID]bool{}
-	for _, s := range stops {
-		stays[s.ID] = true
+// stayWithoutPlaceLater adds to stay the allocations that may stay and have a
+// replacement without a place when everything else that stops has ended. waits
+// holds what has no place now. With wholeNodes, the other instances that run on
+// the same nodes stay as well.
+func (s *sparing) stayWithoutPlaceLater(p *place.Placer, waits []reconcile.Missing, stay map[berth.AllocID]bool, wholeNodes bool) {
+	q := p.Later(s.stopsBut(stay))
+	defer q.Close()
+	later := slices.Clone(s.plan.Place)
+	for rest := waits; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && alike(rest[n], rest[0]) {
+			n++
+		}
+		later = append(later, s.placeAlike(q, rest[:n]).Placed...)
+		rest = rest[n:]
 	}
-	for _, s := range d.plan.Stop {
-		delete(stays, s.ID)
+	s.keepHosts(later[len(s.plan.Place):], waits, p.Distinct())
+	without := unplaced(waits, later)
+	if wholeNodes {
+		short := map[berth.NodeID]bool{}
+		for _, m := range without {
+			if s.maySpare(m) {
+				short[m.Previous.NodeID] = true
+			}
+		}
+		without = slices.DeleteFunc(slices.Clone(waits), func(m reconcile.Missing) bool { return m.Previous == nil || !short[m.Previous.NodeID] })
 	}
-	for _, x := range d.plan.Place {
-		delete(stays, x.Previous)
+	s.keep(without, q.MayStay(later), stay)
+}
+
+// maySpare reports whether an instance replaces an allocation that stops only
+// for that, and runs.
+func (s *sparing) maySpare(m reconcile.Missing) bool {
+	return m.Previous != nil && s.may[m.Previous.ID] && m.Previous.Live()
+}
+
+// keep adds to stay what the instances replace, where that is possible.
+func (s *sparing) keep(list []reconcile.Missing, mayStay func(*berth.Alloc) bool, stay map[berth.AllocID]bool) {
+	for _, m := range list {
+		if s.maySpare(m) && mayStay(m.Previous) {
+			stay[m.Previous.ID] = true
+		}
 	}
-	d.plan.Stop = slices.DeleteFunc(slices.Clone(stops), func(s berth.AllocStop) bool { return stays[s.ID] })
+}
+
+// name is the name of an instance, within its job.
+type name struct{ group, index int }
+
+// unplaced returns the missing instances without a placement, but for canaries,
+// which replace nothing.
+func unplaced(missing []reconcile.Missing, placements []berth.Placement) []reconcile.Missing {
+	placed := map[name]bool{}
+	for _, x := range placements {
+		if !x.Canary {
+			placed[name{x.Group, int(x.Index)}] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
+		return m.Canary || placed[name{m.Group, int(m.Index)}]
+	})
+}
+
+// keepHosts gives a place on a node to the instance whose predecessor runs there
+// and may be spared, rather than to another of its group. So what has no place
+// has its predecessors on the nodes that lack room, and sparing them takes room
+// from nobody else. Nor does the other stand beside a predecessor that is spared,
+// which distinct_hosts forbids. An instance that had an allocation and has none
+// keeps its place, unless the two cannot stand side by side. The placements are
+// changed in place.
+func (s *sparing) keepHosts(placements []berth.Placement, missing []reconcile.Missing, distinct bool) {
+	of, placed, on := map[name]reconcile.Missing{}, map[name]bool{}, map[berth.NodeID][]int{}
+	for _, m := range missing {
+		if !m.Canary {
+			of[name{m.Group, int(m.Index)}] = m
+		}
+	}
+	for i, x := range placements {
+		if !x.Canary {
+			placed[name{x.Group, int(x.Index)}] = true
+			on[x.NodeID] = append(on[x.NodeID], i)
+		}
+	}
+	home := func(m reconcile.Missing, node berth.NodeID) bool { return s.maySpare(m) && m.Previous.NodeID == node }
+	var without []reconcile.Missing
+	for _, m := range missing {
+		if !m.Canary && s.maySpare(m) && !placed[name{m.Group, int(m.Index)}] {
+			without = append(without, m)
+		}
+	}
+	// Who loses its place may get the one on its own node instead. This ends,
+	// because nobody loses a place there.
+	for i := 0; i < len(without); i++ {
+		m := without[i]
+		for _, at := range on[m.Previous.NodeID] {
+			x := &placements[at]
+			if o := of[name{x.Group, int(x.Index)}]; len(x.Evict) == 0 && (distinct || !owed(o)) && !home(o, x.NodeID) && alike(m, o) {
+				x.Index, x.Previous, x.Resched = m.Index, m.Previous.ID, m.Failed
+				if s.maySpare(o) {
+					without = append(without, o)
+				}
+				break
+			}
+		}
+	}
 }

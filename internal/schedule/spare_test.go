@@ -58,11 +58,32 @@ func TestAVersionThatWaitsForTheOldOneToEnd(t *testing.T) {
 }
 
 // Of several instances as many are stopped as the new version has room for
-// when they have ended.
+// when they have ended and the others run on.
 func TestAsManyAreStoppedAsHaveAPlace(t *testing.T) {
-	_, d := update(t, sized(1000, 4), sized(1500, 4), statetest.AddNode(1, 2000, 4000), statetest.AddNode(2, 2000, 4000))
-	if len(d.Plan.Stop) != 2 || len(d.Plan.Place) != 0 || d.Plan.End.Queued["g"] != 4 {
+	_, d := update(t, sized(1000, 4), sized(1500, 4), statetest.AddNode(1, 2600, 4000), statetest.AddNode(2, 2000, 4000))
+	if len(d.Plan.Stop) != 1 || len(d.Plan.Place) != 0 || d.Plan.End.Queued["g"] != 4 {
 		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+}
+
+// What is spared keeps its capacity. Nothing is stopped for a place that is there
+// only if all others stop as well.
+func TestNothingIsStoppedForTheRoomOfWhatIsSpared(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		first, second string
+		nodes         []*state.RegisterNode
+	}{
+		{"one node", sized(400, 2), sized(700, 2), []*state.RegisterNode{statetest.AddNode(1, 1000, 4000)}},
+		{"two nodes", sized(1000, 4), sized(1500, 4), []*state.RegisterNode{statetest.AddNode(1, 2000, 4000), statetest.AddNode(2, 2000, 4000)}},
+		{"many small ones", sized(10, 100), sized(11, 100), []*state.RegisterNode{statetest.AddNode(1, 1000, 64_000)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, d := update(t, c.first, c.second, c.nodes...)
+			if len(d.Plan.Stop) != 0 || len(d.Plan.Place) != 0 || d.Plan.End.Blocked == nil {
+				t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+			}
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ func (p *Placer) OnNodesOfVersion(version *berth.Job, number int, list []OnNode)
 func (p *Placer) asVersion(version *berth.Job) (over func()) {
 	newest, known := p.job, p.preemptible
 	p.job = version
-	if version.Priority == newest.Priority || known != nil && known.requests == nil { // it may preempt the same allocations; after Vacate nothing is preempted
+	if version.Priority == newest.Priority || p.later { // it may preempt the same allocations, or none
 		return func() { p.job = newest }
 	}
 	p.preemptible = nil

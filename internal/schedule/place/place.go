@@ -32,6 +32,7 @@ type Placer struct {
 	seed   uint64                // decides ties
 	starts map[uint32]uint       // by node number: placements so far, if they are limited
 	work   *Budget               // nil: as much as it takes
+	later  bool                  // see Later: nothing is preempted or explained
 	*scratch
 
 	quota       *quota.Usage           // of the job's namespace with the placements so far; nil: it has none

@@ -208,6 +208,9 @@ func (r *round) preemptionScore(e *preemption) parts {
 // the node to avoid. left is the number of instances without a place, including
 // this one: the last of them wait for what the job itself frees.
 func (r *round) preempt(avoid berth.NodeID, left int) (number uint32, p parts, gone []*berth.Alloc, ok bool) {
+	if r.later {
+		return 0, p, nil, false
+	}
 	if !r.optionsFound {
 		r.optionsFound = true
 		if r.awaited = r.willFree(nil); r.awaited < left {

@@ -295,11 +295,15 @@ func (r *round) placeEach(instances []Instance) (out Outcome) {
 		}
 		if !ok {
 			out.Failed = len(instances) - i // the rest would fail for the same reasons
+			if r.later {
+				out.Why, out.Missed = &berth.AllocMetric{}, &berth.Missed{Classes: map[string]bool{}}
+				return out
+			}
 			out.Why = r.explainFailure(out.Failed)
 			out.Missed = r.missed(out.Why)
 			return out
 		}
-		if i == 0 {
+		if i == 0 && !r.later {
 			out.Chosen = r.explainSuccess(number, p, in.Avoid)
 			out.Why = out.Chosen
 		}
