@@ -40,11 +40,13 @@ func (d *decider) newSparing(missing []reconcile.Missing) *sparing {
 	return &sparing{decider: d, missing: missing, stops: d.plan.Stop}
 }
 
-// replaced returns the allocations that stop to be replaced.
+// replaced returns the allocations that stop to be replaced: because their tasks
+// changed, or because the newest version may not run on their node. What runs
+// goes on where it is until there is a place that meets the conditions.
 func replaced(stops []berth.AllocStop) map[berth.AllocID]bool {
 	out := map[berth.AllocID]bool{}
 	for _, s := range stops {
-		if s.StopReason == berth.StopReplaced {
+		if s.StopReason == berth.StopReplaced || s.StopReason == berth.StopUnfit {
 			out[s.ID] = true
 		}
 	}

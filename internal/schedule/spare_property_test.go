@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,17 +79,20 @@ func (r *rollout) report() (running int) {
 }
 
 // versions draws two versions of a job that differ in the size of its
-// instances, and perhaps in their number.
+// instances, and perhaps in their number and in the nodes that they may use.
 func versions(t *rapid.T) (first, second string) {
-	apart := rapid.SampledFrom([]string{"", `"Constraints":[{"Operand":"distinct_hosts"}],`}).Draw(t, "apart")
+	const distinct, ssd = `{"Operand":"distinct_hosts"}`, `{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}`
+	apart := rapid.SampledFrom([]string{"", distinct}).Draw(t, "apart")
 	kind := rapid.SampledFrom([]string{`"Type":"batch"`, `"Type":"service"`, `"Type":"service","Update":{"MaxParallel":2}`}).Draw(t, "kind")
 	count := rapid.IntRange(1, 9).Draw(t, "count")
 	sizes := rapid.IntRange(1, 16)
-	text := func(version string, count int) string {
+	text := func(version string, count int, conditions ...string) string {
+		conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" })
 		cpu := 100 * sizes.Draw(t, version)
-		return fmt.Sprintf(`{"ID":"web",%s,"TaskGroups":[{"Name":"g","Count":%d,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`, kind, count, apart, cpu)
+		return fmt.Sprintf(`{"ID":"web",%s,"TaskGroups":[{"Name":"g","Count":%d,"Constraints":[%s],"Resources":{"CPU":%d,"MemoryMB":100}}]}`, kind, count, strings.Join(conditions, ","), cpu)
 	}
-	return text("first", count), text("second", count+rapid.IntRange(0, 2).Draw(t, "more"))
+	where := rapid.SampledFrom([]string{"", "", ssd}).Draw(t, "where")
+	return text("first", count, apart), text("second", count+rapid.IntRange(0, 2).Draw(t, "more"), apart, where)
 }
 
 // Whatever the nodes and the two versions of a job: what is stopped to be
@@ -97,7 +102,9 @@ func TestWhatIsStoppedToBeReplacedIsReplaced(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var nodes []*state.RegisterNode
 		for i, cpu := range rapid.SliceOfN(rapid.IntRange(1, 30), 1, 5).Draw(rt, "nodes") {
-			nodes = append(nodes, statetest.AddNode(i+1, int64(100*cpu), 64_000))
+			n := statetest.AddNode(i+1, int64(100*cpu), 64_000)
+			n.Node.Meta = map[string]string{"disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(rt, "disk")}
+			nodes = append(nodes, n)
 		}
 		first, second := versions(rt)
 		r := newRollout(t, nodes...)
@@ -133,7 +140,7 @@ func TestWhatIsStoppedToBeReplacedIsReplaced(t *testing.T) {
 // replace yet.
 func withoutReplacement(s *state.Snapshot, p *state.ApplyPlan) (out []berth.AllocID) {
 	for _, x := range p.Stop {
-		if a := s.Alloc(x.ID); x.StopReason == berth.StopReplaced && a.Rest().Next.IsZero() {
+		if a := s.Alloc(x.ID); (x.StopReason == berth.StopReplaced || x.StopReason == berth.StopUnfit) && a.Rest().Next.IsZero() {
 			out = append(out, x.ID)
 		}
 	}

@@ -48,6 +48,66 @@ func TestAVersionWithoutAPlaceStopsNothing(t *testing.T) {
 	}
 }
 
+// It makes no difference whether the tasks changed or only where they may run: the
+// old version runs on, and the evaluation says what no node meets.
+func TestAVersionThatNoNodeMeetsStopsNothing(t *testing.T) {
+	const text = `{"ID":"web",%s"TaskGroups":[{"Name":"g","Count":2,%s"Tasks":[{"Name":"t","Driver":"mock_driver","Resources":{"CPU":%d,"MemoryMB":100}}]}]}`
+	const ssd = `"Constraints":[{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}],`
+	first := fmt.Sprintf(text, "", "", 800)
+	for name, second := range map[string]string{
+		"constraint":                   fmt.Sprintf(text, "", ssd, 800),
+		"constraint of the job":        fmt.Sprintf(text, ssd, "", 800),
+		"constraint, and its tasks":    fmt.Sprintf(text, "", ssd, 900),
+		"datacenter":                   fmt.Sprintf(text, `"Datacenters":["moon"],`, "", 800),
+		"constraint of a batch job":    fmt.Sprintf(text, `"Type":"batch",`, ssd, 800),
+		"constraint, with deployments": fmt.Sprintf(text, `"Update":{"MaxParallel":2},`, ssd, 800),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, d := update(t, first, second, statetest.AddNode(1, 2000, 4000))
+			if len(d.Plan.Stop) != 0 || len(d.Plan.Place) != 0 {
+				t.Errorf("stops %v, places %v", d.Plan.Stop, d.Plan.Place)
+			}
+			if end := d.Plan.End; end.Blocked == nil || end.Queued["g"] != 2 || end.Failed["g"].NodesFiltered != 1 {
+				t.Errorf("ends %+v, because %+v", end, end.Failed["g"])
+			}
+		})
+	}
+}
+
+// While a driver is unhealthy everywhere, a change of the count stops nothing.
+func TestAnUnhealthyDriverStopsNothing(t *testing.T) {
+	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,"Tasks":[{"Name":"t","Driver":"mock_driver","Resources":{"CPU":100,"MemoryMB":100}}]}]}`
+	r := newRollout(t, statetest.AddNode(1, 2000, 4000))
+	r.register(fmt.Sprintf(text, 2))
+	r.report()
+	ill := statetest.AddNode(1, 2000, 4000)
+	ill.Node.Drivers = map[string]*berth.DriverInfo{"mock_driver": {Detected: true}}
+	r.log.Must(t, ill)
+	if d := r.register(fmt.Sprintf(text, 3)); len(d.Plan.Stop) != 0 || len(d.Plan.Place) != 0 || d.Plan.End.Blocked == nil {
+		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+	r.log.Must(t, statetest.AddNode(1, 2000, 4000))
+	if d := r.again(); len(d.Plan.Stop) != 0 || len(d.Plan.Update) != 2 || len(d.Plan.Place) != 1 {
+		t.Errorf("when the driver is healthy again: stops %v, updates %v, places %v", d.Plan.Stop, d.Plan.Update, d.Plan.Place)
+	}
+}
+
+// Where some nodes meet a new constraint and have room, as many move as have a
+// place there. The others run on where they are.
+func TestWhatHasNoOtherPlaceStaysOnAnUnfitNode(t *testing.T) {
+	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":3,%s"Resources":{"CPU":400,"MemoryMB":100}}]}`
+	ssd := statetest.AddNode(2, 800, 4000)
+	ssd.Node.Meta = map[string]string{"disk": "ssd"}
+	r := newRollout(t, statetest.AddNode(1, 1200, 4000))
+	r.register(fmt.Sprintf(text, ""))
+	r.report()
+	r.log.Must(t, ssd)
+	d := r.register(fmt.Sprintf(text, `"Constraints":[{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}],`))
+	if len(d.Plan.Stop) != 2 || len(d.Plan.Place) != 2 || d.Plan.End.Queued["g"] != 1 || d.Plan.End.Blocked == nil {
+		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	}
+}
+
 // Where the end of the old version makes the room that the new one needs, the
 // old one is stopped, and the new one waits for that.
 func TestAVersionThatWaitsForTheOldOneToEnd(t *testing.T) {
