@@ -145,6 +145,12 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 			} else {
 				decides = a
 			}
+		case failed:
+			// One that runs had the name until now: this one stood in for it and
+			// failed.
+			if decides == nil || decides.Client != berth.ClientRunning {
+				decides = a
+			}
 		default:
 			decides = a
 		}
@@ -180,8 +186,9 @@ func (g *group) judge(s *slot, allocs []*berth.Alloc) {
 // gets it.
 func (g *group) handleOther(s *slot, a *berth.Alloc) {
 	replaced := !a.Rest().Next.IsZero()
+	taken := s.old != nil || s.placeNow || s.keep != nil && !s.keep.Ended() // another one has or gets its name
 	switch f := g.fate(a); {
-	case f == failed && (replaced || s.old != nil || s.placeNow): // it failed while disconnected, or another one has or gets its name
+	case f == failed && (replaced || taken): // replaced: it failed while disconnected
 		g.stop(a, berth.StopRejoined, berth.ClientPending)
 	case f == unreachable && !replaced: // the one it stood in for is back
 		g.stop(a, berth.StopRejoined, berth.ClientPending)

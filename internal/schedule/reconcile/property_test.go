@@ -345,8 +345,8 @@ func TestOrphansDoNotMatter(t *testing.T) {
 
 // Every index below the count is held, finished, given up, waits for its time
 // or for a deployment, or is placed. One name is held by one at most, beside
-// canaries and what is not heard and was replaced; none beyond the count is
-// left running; and there are no more canaries than the deployment wants.
+// canaries and what is not heard and was replaced, and none that failed is left
+// beside it; none beyond the count is left running; and there are no more canaries than the deployment wants.
 func TestEveryIndexIsAccountedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := draw(t)
@@ -397,11 +397,17 @@ func (d *drawn) accounted(t *rapid.T, in reconcile.Input, g *berth.TaskGroup, se
 			return a.Group.Name == g.Name && a.Index == i && a.Wanted() && a.Job.UID == in.Job.UID && (a.Client == berth.ClientFailed || a.Client == berth.ClientComplete || a.Client == berth.ClientUnknown) ||
 				a.Group.Name == g.Name && a.Index == i && a.Spent() && a.Job.UID == in.Job.UID
 		})
-		if n := seen[k]; n > 1 || n == 0 && !ended && !waits {
+		// What failed beside one that has the name would decide for both later.
+		failed := seen[k] > 0 && slices.ContainsFunc(d.allocs, func(a *berth.Alloc) bool {
+			m := a.Rest()
+			return a.Group.Name == g.Name && a.Index == i && a.Wanted() && a.Client == berth.ClientFailed && a.Job.UID == in.Job.UID &&
+				(m.DeploymentStatus == nil || !m.DeploymentStatus.Canary)
+		})
+		if n := seen[k]; failed || n > 1 || n == 0 && !ended && !waits {
 			for _, a := range d.allocs {
 				t.Logf("%s of %s v%d: %s %s %+v", a.ID, a.Name(), a.Job.Version, a.Desired, a.Client, a.Rest())
 			}
-			t.Fatalf("%s[%d] runs %d times", g.Name, i, n)
+			t.Fatalf("%s[%d] runs %d times; beside one that failed and was not stopped: %v", g.Name, i, n, failed)
 		}
 	}
 }
@@ -432,137 +438,4 @@ func TestOrderDoesNotMatterAndInputStays(t *testing.T) {
 			}
 		}
 	})
-}
-
-// However an update begins, with agents that bring every instance to health it
-// ends: the deployment is successful, every name is held by one of the newest
-// version, and on the way never more than max_parallel new ones are unproven
-// beside canaries, nor more than that many names without one that serves.
-func TestUpdatesArrive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := updating(t)
-		g := d.versions[1].TaskGroups[0]
-		faulty := rapid.Bool().Draw(t, "faulty") // some instances fail
-		for step := 0; ; step++ {
-			r := reconcile.Compare(d.input())
-			d.apply(r)
-			if !faulty {
-				d.keepsPace(t, g)
-			}
-			if d.deployed != nil && d.deployed.Status == berth.DeploymentSuccessful && empty(r) {
-				break
-			}
-			if step > 100 {
-				t.Fatalf("there is no end: %+v", r)
-			}
-			d.agentsWork(t, g, faulty && step < 20)
-		}
-		held := map[uint32]int{}
-		for _, a := range d.allocs {
-			if a.Live() {
-				held[a.Index]++
-				if a.Job.Version != 1 {
-					t.Fatalf("%s is still of version %d", a.Name(), a.Job.Version)
-				}
-			}
-		}
-		for i := range g.Count {
-			if held[uint32(i)] != 1 {
-				t.Fatalf("%s[%d] is held by %d", g.Name, i, held[uint32(i)])
-			}
-		}
-	})
-}
-
-// updating is a service that runs, of which a version with other tasks came.
-func updating(t *rapid.T) *drawn {
-	d := &drawn{unfit: map[berth.NodeID]bool{}, streaks: map[instance]history{}, waiting: map[berth.EvalID]bool{}, eval: statetest.ID[berth.Eval](1)}
-	for n := range 4 {
-		d.nodes = append(d.nodes, &berth.Node{ID: statetest.ID[berth.Node](n), Status: berth.NodeReady})
-	}
-	update := &berth.UpdateStrategy{MaxParallel: rapid.IntRange(1, 3).Draw(t, "parallel"), Canary: rapid.IntRange(0, 3).Draw(t, "canary")}
-	for v := range 2 {
-		d.versions = append(d.versions, &berth.Job{
-			ID: "web", Namespace: berth.DefaultNamespace, Type: berth.TypeService, Version: uint64(v), UID: berth.UID{Index: 10},
-			TaskGroups: []*berth.TaskGroup{{
-				Name: "g0", Count: rapid.IntRange(1, 5).Draw(t, "count"), Update: update, ReschedulePolicy: &berth.ReschedulePolicy{Unlimited: true, DelayFunction: berth.DelayConstant},
-				Tasks: []*berth.Task{{Name: "task", Resources: &berth.Resources{CPU: 1 + v}}},
-			}},
-		})
-	}
-	for i := range d.versions[0].TaskGroups[0].Count {
-		d.next++
-		d.allocs = append(d.allocs, &berth.Alloc{
-			ID: statetest.ID[berth.Alloc](d.next), NodeID: d.nodes[1].ID, Job: d.versions[0], Group: d.versions[0].TaskGroups[0], Index: uint32(i),
-			CreateIndex: 1, Ordinal: uint32(i), Client: berth.ClientRunning,
-		})
-	}
-	return d
-}
-
-// keepsPace checks what must hold on the way.
-func (d *drawn) keepsPace(t *rapid.T, g *berth.TaskGroup) {
-	t.Helper()
-	unproven, serving := 0, map[uint32]bool{}
-	surplus := d.versions[0].TaskGroups[0].Count < g.Count // new names are placed at once
-	for _, a := range d.allocs {
-		m := a.Rest()
-		healthy := m.DeploymentStatus != nil && m.DeploymentStatus.Healthy != nil && *m.DeploymentStatus.Healthy
-		canary := m.DeploymentStatus != nil && m.DeploymentStatus.Canary
-		switch {
-		case !a.Live():
-		case a.Job.Version == 1 && !healthy && !canary:
-			unproven++
-		case !canary:
-			serving[a.Index] = true
-		}
-	}
-	if n := g.Update.MaxParallel; !surplus && (unproven > n || len(serving) < g.Count-n) {
-		t.Fatalf("max_parallel is %d: %d are not proven, %d of %d serve", n, unproven, len(serving), g.Count)
-	}
-}
-
-// agentsWork brings some of what was placed to health, ends what stops, and
-// promotes canaries once all are healthy. If faulty, now and then one fails.
-func (d *drawn) agentsWork(t *rapid.T, g *berth.TaskGroup, faulty bool) {
-	healthy := 0
-	for i, a := range d.allocs {
-		b, m := a.With()
-		switch {
-		case a.Ended():
-		case !a.Wanted():
-			b.Client = berth.ClientComplete
-		case faulty && rapid.IntRange(0, 9).Draw(t, "fails") == 0:
-			b.Client, b.ModifyTime = berth.ClientFailed, noon.Add(-time.Hour).UnixNano()
-		case a.Job.Version == 1:
-			s := berth.AllocDeploymentStatus{Healthy: new(true)}
-			if m.DeploymentStatus != nil {
-				s.Canary = m.DeploymentStatus.Canary
-			}
-			if s.Canary {
-				healthy++
-			}
-			b.Client, m.DeploymentStatus = berth.ClientRunning, &s
-		default:
-			b.Client = berth.ClientRunning
-		}
-		d.allocs[i] = b
-	}
-	if s := d.deployed.TaskGroups[g.Name]; s.DesiredCanaries > 0 && healthy >= s.DesiredCanaries {
-		d.promote(g.Name)
-	}
-}
-
-func (d *drawn) promote(group string) {
-	x, s := *d.deployed, *d.deployed.TaskGroups[group]
-	s.Promoted = true
-	x.TaskGroups = map[string]*berth.DeploymentState{group: &s}
-	d.deployed = &x
-	for i, a := range d.allocs {
-		if st := a.Rest().DeploymentStatus; st != nil && st.Canary {
-			b, m := a.With()
-			m.DeploymentStatus = &berth.AllocDeploymentStatus{Healthy: st.Healthy}
-			d.allocs[i] = b
-		}
-	}
 }
