@@ -140,14 +140,18 @@ func gradual(g *berth.TaskGroup) bool {
 }
 
 // startsVersion reports whether the newest version has something to do for the
-// group: its first instances, or others to replace or update in place.
+// group: its first instances, or others to replace or update in place. What the
+// version placed since then needs no other deployment, also if it has ended.
 func (g *group) startsVersion() bool {
+	first := true
 	for _, a := range g.allocs {
-		if a.Wanted() && a.Job.Version != g.Job.Version {
+		if a.Job.Version == g.Job.Version {
+			first = false
+		} else if a.Wanted() {
 			return true
 		}
 	}
-	return len(g.allocs) == 0
+	return first
 }
 
 // deploymentState returns the initial state of the group's deployment. There

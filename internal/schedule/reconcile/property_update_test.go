@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -142,4 +143,26 @@ func (d *drawn) promote(group string) {
 			d.allocs[i] = b
 		}
 	}
+}
+
+// Whatever ran before: a version of which nothing was placed yet begins with a
+// deployment.
+func TestTheFirstOfAVersionIsDeployed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := draw(t)
+		in := d.input()
+		if in.Job == nil || in.Job.Stop || in.Job.Type != berth.TypeService || d.deployed != nil && d.deployed.JobVersion == in.Job.Version {
+			return
+		}
+		begins := false
+		for _, g := range in.Job.TaskGroups {
+			placed := slices.ContainsFunc(d.allocs, func(a *berth.Alloc) bool {
+				return a.Job == in.Job && a.Group.Name == g.Name
+			})
+			begins = begins || !placed && g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0
+		}
+		if begins && reconcile.Compare(in).Deploy == nil {
+			t.Fatal("there is no deployment")
+		}
+	})
 }

@@ -273,7 +273,7 @@ func (w *world) more(l *statetest.Line) berth.AllocMore {
 
 var stopReasons = map[string]berth.StopReason{
 	"surplus": berth.StopSurplus, "replaced": berth.StopReplaced, "lost": berth.StopNodeLost, "failed": berth.StopFailed,
-	"migrated": berth.StopMigrated, "wanted": berth.StopWanted, "away": berth.StopAway, "rejoined": berth.StopRejoined,
+	"migrated": berth.StopMigrated, "wanted": berth.StopWanted, "away": berth.StopAway, "rejoined": berth.StopRejoined, "ended": berth.StopJobEnded,
 }
 
 // input is what there is as Compare wants it.

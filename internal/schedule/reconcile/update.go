@@ -132,13 +132,27 @@ func (g *group) placeSlot(s *slot) {
 		g.addMissing(s.replacement)
 	case len(g.waits) > 0: // what it had is replaced at any time, what is new waits
 		c.Later++
-	case s.canary || s.last == nil && g.roll.keepsOld(): // a new name waits until the new version may be placed
-	case s.last != nil && g.roll.keepsOld():
+	case s.canary || g.roll.keepsOld() && (s.last == nil || g.forgotten(s.last)): // a new name waits until the new version may be placed
+	case g.roll.keepsOld():
 		g.replace(s, s.last) // the current version stays
 		g.addMissing(s.replacement)
 	default:
 		g.addMissing(Missing{Group: g.index, Index: s.index})
 	}
+}
+
+// forgotten reports whether the version of an allocation that was stopped is not
+// current any more: the job did not want the allocation, and nothing of the
+// group has an older version than the newest. So the name is like a new one.
+func (g *group) forgotten(a *berth.Alloc) bool {
+	switch a.Rest().StopReason {
+	case berth.StopJobEnded, berth.StopSurplus, berth.StopGroupGone:
+	default:
+		return false
+	}
+	return !slices.ContainsFunc(g.allocs, func(a *berth.Alloc) bool {
+		return a.Job.Version != g.Job.Version && (a.Wanted() || awaitsReplacement(a))
+	})
 }
 
 // addMissing asks for an allocation, which the placer is to find a node for.
