@@ -24,6 +24,7 @@ import (
 //	node n1 cpu=4000 | nodes 3        see statetest.NodesOf; one that is there registers anew
 //	job log type=system …             registers it, see statetest.JobOf
 //	stop log [purge]
+//	fail log                          its deployment is failed by hand
 //	fare log n1 running               what the agent says of what it runs there; log.g if it is of that group
 //	down n1, up n1, away n1           the node's status
 //	ineligible n1, eligible n1
@@ -113,6 +114,12 @@ func (w *nodeWorld) line(l *statetest.Line) {
 		w.show(key)
 	case "job":
 		w.apply(&state.RegisterJob{Job: statetest.JobOf(w.t, l), Eval: w.seed(berth.TriggerJobRegister), Now: now})
+	case "fail":
+		for d := range w.snap.DeploymentsOf(key) {
+			if d.Active() {
+				w.apply(&state.FailDeployment{ID: d.ID, Description: berth.DeploymentUserFailed, Now: now})
+			}
+		}
 	case "stop":
 		w.apply(&state.StopJob{Key: key, Purge: l.Has("purge"), Eval: w.seed(berth.TriggerJobDeregister), Now: now})
 	default:
@@ -245,8 +252,11 @@ func (w *nodeWorld) did(before *state.Snapshot, p *state.ApplyPlan) (said []stri
 	for a := range w.snap.AllocsBy(p.Eval) {
 		if before.Alloc(a.ID) == nil {
 			what := "placed"
+			if s := a.Rest().DeploymentStatus; s != nil && s.Canary {
+				what = "placed as a canary"
+			}
 			if prev := a.Rest().Previous; !prev.IsZero() {
-				what = "placed after another"
+				what += " after another"
 			}
 			say(what, a)
 		}

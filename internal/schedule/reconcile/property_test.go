@@ -110,7 +110,8 @@ func (d *drawn) drawDeployment(t *rapid.T) {
 		Status: rapid.SampledFrom([]string{
 			berth.DeploymentRunning, berth.DeploymentRunning, berth.DeploymentPaused, berth.DeploymentFailed, berth.DeploymentSuccessful, berth.DeploymentCancelled,
 		}).Draw(t, "deployment"),
-		TaskGroups: map[string]*berth.DeploymentState{},
+		CreateIndex: uint64(rapid.IntRange(1, 6).Draw(t, "deployed at")),
+		TaskGroups:  map[string]*berth.DeploymentState{},
 	}
 	for _, g := range j.TaskGroups {
 		if g.Update != nil && g.Update.MaxParallel > 0 && g.Count > 0 {
@@ -167,6 +168,7 @@ func (d *drawn) drawAlloc(t *rapid.T, n int) *berth.Alloc {
 	more.Migrate = rapid.IntRange(0, 2).Draw(t, "migrate") == 0
 	more.Relocate = rapid.IntRange(0, 5).Draw(t, "relocate") == 0
 	more.ForceReschedule = rapid.IntRange(0, 9).Draw(t, "force") == 0
+	a.AllocModifyIndex = a.CreateIndex + uint64(rapid.IntRange(0, 3).Draw(t, "told"))
 	a.Score = rapid.Float32Range(0, 1).Draw(t, "score")
 	if x := d.deployed; x != nil && j.Version == x.JobVersion && rapid.IntRange(0, 3).Draw(t, "deployed") > 0 {
 		more.DeploymentID = x.ID
@@ -200,6 +202,9 @@ func (d *drawn) input() reconcile.Input {
 	}
 	return in
 }
+
+// planIndex is the state index of the changes that apply makes.
+const planIndex = 50
 
 // apply makes the changes, as the state would.
 func (d *drawn) apply(r reconcile.Result) {
@@ -266,7 +271,7 @@ func (d *drawn) deploy(r reconcile.Result) {
 	if r.Deploy != nil {
 		x := *r.Deploy
 		d.next++
-		x.ID = statetest.ID[berth.Deployment](100 + d.next)
+		x.ID, x.CreateIndex = statetest.ID[berth.Deployment](100+d.next), planIndex
 		d.deployed = &x
 	}
 }
@@ -291,7 +296,7 @@ func (d *drawn) stop(a *berth.Alloc, more *berth.AllocMore, s berth.AllocStop) {
 		a.Client = berth.ClientLost
 	}
 	if a.Desired == berth.DesiredRun {
-		a.Desired, more.StopReason = berth.DesiredStop, s.StopReason
+		a.Desired, more.StopReason, a.AllocModifyIndex = berth.DesiredStop, s.StopReason, planIndex
 	}
 }
 

@@ -208,7 +208,7 @@ func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	prev := o.Previous
 	switch {
 	case !s.roll.keepsOld():
-	case s.canaryFor(prev):
+	case r.canaryFor(s, prev):
 		o.Canary = true
 		s.counts.Canary++
 	case s.roll.broken && prev == nil: // the deployment failed, so there is nothing to wait for

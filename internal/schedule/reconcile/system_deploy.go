@@ -133,12 +133,23 @@ func (r *perNode) resize(all []*nodeGroup) {
 	}
 }
 
-// canaryFor reports whether the replacement of an allocation is a canary.
-func (s *nodeGroup) canaryFor(prev *berth.Alloc) bool {
+// canaryFor reports whether the replacement of an allocation is a canary: prev
+// was one of this deployment, or was stopped so that one takes its spot.
+func (r *perNode) canaryFor(s *nodeGroup, prev *berth.Alloc) bool {
 	if s.roll.canaries == 0 || s.roll.broken || prev == nil {
 		return false
 	}
-	return s.roll.member(prev) && isCanary(prev) || s.chosen[prev.ID]
+	return s.roll.member(prev) && isCanary(prev) || s.chosen[prev.ID] || r.yieldedToCanary(s, prev)
+}
+
+// yieldedToCanary reports whether an earlier plan of this deployment stopped
+// prev for a canary that is not placed yet, for example because prev holds a
+// port until it has ended. Before its promotion a deployment replaces nothing
+// else.
+func (r *perNode) yieldedToCanary(s *nodeGroup, prev *berth.Alloc) bool {
+	m := prev.Rest()
+	return !s.roll.id.IsZero() && !prev.Wanted() && m.StopReason == berth.StopReplaced && m.Next.IsZero() &&
+		prev.AllocModifyIndex >= r.Deployment.CreateIndex
 }
 
 // canaries counts the spots of canaries: the healthy ones, those that are not
@@ -149,7 +160,7 @@ func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
 			at := spot{node.ID, index}
 			switch a := s.kept[at]; {
 			case a == nil:
-				if prev := s.previous[at]; prev != nil && isCanary(prev) && s.roll.member(prev) && r.feasible(s, place) {
+				if r.canaryFor(s, s.previous[at]) && r.feasible(s, place) {
 					unproven++
 				}
 			case s.outdated[at] != nil:

@@ -119,17 +119,31 @@ func TestPerNodeHolds(t *testing.T) {
 				}
 			}
 		}
-		d.done(r)
+		waits := d.done(t, r)
 		if r.Deployed != nil && r.Deployed.Status == berth.DeploymentCancelled {
-			d.done(reconcile.ComparePerNode(input())) // what failed before it, and waited for it, goes now
+			waits = d.done(t, reconcile.ComparePerNode(input())) // what failed before it, and waited for it, goes now
 		}
 		again := input()
 		again.BatchPending = true // what is left of an update has its time
-		if r := reconcile.ComparePerNode(again); len(r.Missing)+len(r.Stop)+len(r.Update)+len(r.Followups) > 0 || r.Deploy != nil || r.Deployed != nil {
+		r = reconcile.ComparePerNode(again)
+		if len(r.Stop)+len(r.Update)+len(r.Followups) > 0 || r.Deploy != nil || r.Deployed != nil {
 			t.Fatalf("there is more to do: %+v", r)
+		}
+		if diff := cmp.Diff(waits, r.Missing, sameInstance); diff != "" {
+			t.Fatalf("what found no room is not what is missing: %s", diff)
 		}
 	})
 }
+
+// sameInstance compares what is missing by what is to be placed: an instance of
+// a version on a node, as a canary or not.
+var sameInstance = cmp.Transformer("instance", func(m reconcile.OnNode) string {
+	version := "the newest"
+	if m.OldVersion {
+		version = fmt.Sprint(m.Previous.Job.Version)
+	}
+	return fmt.Sprintf("%d[%d] on %s of version %s, canary %v", m.Group, m.Index, m.Node.ID, version, m.Canary)
+})
 
 func deref(list []*berth.Alloc) (out []string) {
 	for _, a := range list {
@@ -138,11 +152,15 @@ func deref(list []*berth.Alloc) (out []string) {
 	return out
 }
 
-// done makes the changes, as the state would.
-func (d *drawn) done(r reconcile.PerNodeResult) {
+// done makes the changes, as the state would, and returns what finds no room.
+func (d *drawn) done(t *rapid.T, r reconcile.PerNodeResult) (waits []reconcile.OnNode) {
 	d.apply(reconcile.Result{Stop: r.Stop, Update: r.Update, Followups: r.Followups, Deploy: r.Deploy, Deployed: r.Deployed})
 	job := d.versions[len(d.versions)-1]
 	for i, m := range r.Missing {
+		if rapid.IntRange(0, 3).Draw(t, "no room") == 0 {
+			waits = append(waits, m)
+			continue
+		}
 		a := &berth.Alloc{
 			ID: statetest.ID[berth.Alloc](1000 + i), NodeID: m.Node.ID, Job: job, Group: job.TaskGroups[m.Group], Index: m.Index,
 			CreateIndex: 100, Ordinal: uint32(i), More: &berth.AllocMore{},
@@ -153,4 +171,5 @@ func (d *drawn) done(r reconcile.PerNodeResult) {
 		d.enrol(a, a.More, m.Canary)
 		d.allocs = append(d.allocs, a)
 	}
+	return waits
 }
