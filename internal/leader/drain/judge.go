@@ -65,33 +65,59 @@ type group struct {
 	job   *job
 	// The group's count is the number of slots.
 	slots []slot // by index
+	// A canary runs beside the instance of its index and does not replace it, so
+	// it has a slot of its own. There are no such slots until one is needed.
+	canaries []slot // by index
 }
 
-// slot is what was found for one index of the group.
+// slot is what was found for one index of the group: for its instance, or for
+// its canary.
 type slot struct {
-	leaves bool         // an allocation of this index was told to leave and has not left
-	stays  bool         // an allocation of this index is up and was not told to leave
-	waits  bool         // an allocation of this index is on a draining node and was not told to leave
-	newest *berth.Alloc // newest allocation of this index
+	leaves bool         // an allocation of this slot was told to leave and has not left
+	stays  bool         // an allocation of this slot is up and was not told to leave
+	waits  bool         // an allocation of this slot is on a draining node and was not told to leave
+	moved  bool         // an allocation of this slot was told to leave, and may have left
+	newest *berth.Alloc // newest allocation of this slot
 }
 
-// survey finds out the state of each index of the group.
+// slotOf returns the slot of an allocation. It is nil if the scheduler stops the
+// allocation in any case: its index is not below the count, or it is a canary of
+// a deployment that has ended.
+func (g *group) slotOf(a *berth.Alloc) *slot {
+	m := a.Rest()
+	switch {
+	case int64(a.Index) >= int64(len(g.slots)):
+		return nil
+	case m.DeploymentStatus == nil || !m.DeploymentStatus.Canary:
+		return &g.slots[a.Index]
+	}
+	if d := g.snap.Deployment(m.DeploymentID); d == nil || !d.Active() {
+		return nil
+	}
+	if g.canaries == nil {
+		g.canaries = make([]slot, len(g.slots))
+	}
+	return &g.canaries[a.Index]
+}
+
+// survey finds out the state of each slot of the group.
 func (g *group) survey(allocs []*berth.Alloc) {
 	for _, a := range allocs {
-		if int64(a.Index) >= int64(len(g.slots)) {
+		s := g.slotOf(a)
+		if s == nil {
 			continue
 		}
-		s := &g.slots[a.Index]
 		if s.newest == nil || byAge(s.newest, a) < 0 {
 			s.newest = a
 		}
+		s.moved = s.moved || a.Rest().Migrate
 		if !a.Live() {
 			continue
 		}
 		d := g.c.nodes[a.NodeID]
 		switch {
 		case d != nil && (d.forced || a.Rest().Migrate):
-			s.leaves = true
+			s.leaves, s.moved = true, true
 		default:
 			s.stays = g.up(a) || s.stays
 			s.waits = d != nil || s.waits
@@ -99,7 +125,7 @@ func (g *group) survey(allocs []*berth.Alloc) {
 	}
 }
 
-// busy reports whether an index counts as being moved: it is not served, or its
+// busy reports whether a slot counts as being moved: nothing in it serves, or its
 // old allocation has not ended. A failed allocation without a replacement is
 // waited for only as long as for a replacement. An index without an allocation
 // is not waited for if no evaluation looks for a node, because a deployment
@@ -135,16 +161,16 @@ func (g *group) awaited(since time.Time) bool {
 	return false
 }
 
-// move lets allocations leave, first those of indexes that are not served.
+// move lets allocations leave, first those of slots in which nothing serves.
 func (g *group) move(list []move) {
 	var next []move
 	for _, m := range list {
-		at := int64(m.Index)
+		s := g.slotOf(m.Alloc)
 		switch {
-		case at >= int64(len(g.slots)): // surplus: the scheduler stops it
-		case g.rules.StartFirst && (m.from.forced || m.Rest().Migrate && g.slots[at].stays): // no time, or its replacement is up
+		case s == nil: // the scheduler stops it
+		case g.rules.StartFirst && (m.from.forced || m.Rest().Migrate && s.stays): // no time, or its replacement is up
 			g.letGo(m, true)
-			g.slots[at].leaves = m.from.forced
+			s.leaves = m.from.forced
 		case m.Rest().Migrate:
 		case m.from.forced:
 			g.letGo(m, false)
@@ -164,9 +190,16 @@ func (g *group) move(list []move) {
 			free--
 		}
 	}
+	for i := range g.canaries {
+		// The count asks for no canaries: one is waited for only because a drain
+		// moved it.
+		if s := &g.canaries[i]; s.moved && g.busy(s, since) {
+			free--
+		}
+	}
 	// Moving what is not served interrupts nobody.
 	slices.SortStableFunc(next, func(a, b move) int {
-		return cmp.Or(first(!g.slots[a.Index].stays, !g.slots[b.Index].stays), byAge(a.Alloc, b.Alloc))
+		return cmp.Or(first(!g.slotOf(a.Alloc).stays, !g.slotOf(b.Alloc).stays), byAge(a.Alloc, b.Alloc))
 	})
 	for _, m := range next[:max(0, min(free, len(next)))] {
 		g.letGo(m, false)

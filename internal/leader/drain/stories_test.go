@@ -21,8 +21,10 @@ import (
 //	node n1                        a node, see statetest.NodesOf
 //	job web count=3 …              a job, see statetest.JobOf
 //	stop job web | purge job web
-//	a1 web g[0] n1 [after a0] [pending]   an allocation is placed, and runs if not said otherwise; what
-//	                               it follows is stopped unless it starts first
+//	a1 web g[0] n1 [after a0] [old] [canary] [pending]   an allocation is placed, and runs if not said
+//	                               otherwise; what it follows is stopped unless it starts first. It is
+//	                               of the newest version, or of that of what it follows, or a canary
+//	promote web | fail web         what becomes of the deployment that the first canary began
 //	a1 running | complete | failed | healthy | unhealthy | unknown   how it fares now
 //	stop a1                        the scheduler stops it
 //	decided web                    every evaluation of the job has ended
@@ -105,6 +107,10 @@ func (w *world) line(l *statetest.Line) {
 				w.do(&state.ApplyPlan{Eval: e.ID, End: &state.EvalEnd{Status: berth.EvalComplete}, Now: w.now.UnixNano()})
 			}
 		}
+	case l.Verb == "promote":
+		w.do(&state.PromoteDeployment{ID: w.deployment(key(l.Word(0))).ID, Now: w.now.UnixNano()})
+	case l.Verb == "fail":
+		w.do(&state.FailDeployment{ID: w.deployment(key(l.Word(0))).ID, Description: berth.DeploymentUserFailed, Now: w.now.UnixNano()})
 	case l.Verb == "stop":
 		w.stop(l.Word(0), berth.StopMigrated, berth.ClientPending)
 	case strings.HasPrefix(l.Verb, "n"):
@@ -143,6 +149,14 @@ func (w *world) place(l *statetest.Line) {
 			c.Stop = []berth.AllocStop{{ID: p.Previous, StopReason: berth.StopMigrated}}
 		}
 	}
+	if p.Before, p.Canary = l.Has("old"), l.Has("canary"); p.Canary && w.deployment(j.Key()) == nil {
+		c.Deploy = &berth.Deployment{
+			ID: statetest.ID[berth.Deployment](w.evals), Namespace: j.Namespace, JobID: j.ID, JobUID: j.UID, JobVersion: j.Version,
+			Status: berth.DeploymentRunning, TaskGroups: map[string]*berth.DeploymentState{
+				group: {DesiredTotal: j.TaskGroups[p.Group].Count, DesiredCanaries: j.TaskGroups[p.Group].Count},
+			},
+		}
+	}
 	c.Place, c.JobVersion = []berth.Placement{p}, j.Version
 	w.do(c)
 	if len(c.Refused) > 0 {
@@ -156,6 +170,11 @@ func (w *world) place(l *statetest.Line) {
 	if !l.Has("pending") {
 		w.fare(l.Verb, "running")
 	}
+}
+
+// deployment returns the newest deployment of a job, or nil.
+func (w *world) deployment(k berth.JobKey) *berth.Deployment {
+	return w.store.Snapshot().NewestDeployment(k, w.store.Snapshot().Job(k).UID)
 }
 
 // plan returns a plan for a job, of an evaluation of its own.
