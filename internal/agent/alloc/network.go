@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -170,14 +171,16 @@ func (r *Runner) namespacer(g *berth.TaskGroup) network.Namespacer {
 	return nil
 }
 
-// How often the removal of a network is tried, and how long after a failure.
+// How often the removal of a network is tried, how long after a failure, and how
+// long all tries may take. A plugin that hangs is killed before that.
 const (
 	removals    = 5
 	removalRest = time.Second
+	removalTime = 3 * time.Minute
 )
 
 // removeNetwork removes the network of an allocation that has ended. What cannot
-// be removed is left to the next agent.
+// be removed in time is left to the next agent.
 func (r *Runner) removeNetwork(ctx context.Context) {
 	r.mu.Lock()
 	g := r.alloc.Job.Group(r.alloc.TaskGroup)
@@ -185,14 +188,17 @@ func (r *Runner) removeNetwork(ctx context.Context) {
 	if ownNetwork(g) == nil || r.c.Networks == nil {
 		return
 	}
-	for i := range removals {
-		err := r.c.Networks.Remove(ctx, r.id, r.namespacer(g))
-		if err == nil || ctx.Err() != nil {
+	limited, cancel := context.WithTimeoutCause(ctx, removalTime, fmt.Errorf("the removal has not ended after %s", removalTime))
+	defer cancel()
+	for try := 1; ; try++ {
+		err := r.c.Networks.Remove(limited, r.id, r.namespacer(g))
+		if err == nil {
 			return
 		}
-		if i == removals-1 {
-			r.c.Log.Warn("the network of an allocation cannot be removed", "alloc", r.id, "error", err)
-		} else if rest.For(ctx, removalRest) != nil {
+		if try == removals || rest.For(limited, removalRest) != nil {
+			if ctx.Err() == nil {
+				r.c.Log.Warn("the network of an allocation cannot be removed", "alloc", r.id, "error", err)
+			}
 			return
 		}
 	}

@@ -119,11 +119,12 @@ func pluginVersion(ctx context.Context, path string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	out, err := cmd.CombinedOutput()
-	if err != nil && ctx.Err() != nil {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := run(ctx, cmd); err != nil && ctx.Err() != nil {
 		return ""
 	}
-	line, _, _ := bytes.Cut(out, []byte("\n"))
+	line, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
 	words := strings.Fields(string(line))
 	if len(words) < 4 || words[0] != "CNI" || words[2] != "plugin" {
 		return ""

@@ -91,6 +91,8 @@ type Networks struct {
 	// of the firewall that all networks share, and fail if two do so at once. The
 	// agents of a machine take turns by a lock on Config.Addresses.
 	adding chan struct{}
+
+	pluginTime time.Duration // [pluginTime], or what a test sets
 }
 
 // interfaceName is the name of the interface that plugins make in a namespace.
@@ -103,7 +105,7 @@ func New(c Config) (*Networks, error) {
 			return nil, fmt.Errorf("networks: %w", err)
 		}
 	}
-	return &Networks{c: c, cni: libcni.NewCNIConfigWithCacheDir(c.Plugins, filepath.Join(c.StateDir, "results"), nil), busy: map[string]*sync.Mutex{}, adding: make(chan struct{}, 1)}, nil
+	return &Networks{c: c, cni: libcni.NewCNIConfigWithCacheDir(c.Plugins, filepath.Join(c.StateDir, "results"), &plugins{}), busy: map[string]*sync.Mutex{}, adding: make(chan struct{}, 1), pluginTime: pluginTime}, nil
 }
 
 // lock lets one caller at a time work on the network of an allocation.
@@ -170,7 +172,7 @@ func (n *Networks) Make(ctx context.Context, r *Request) (*Made, error) {
 	}
 	result, err := n.add(ctx, list, rt)
 	if err != nil {
-		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.cni.DelNetworkList(ctx, list, rt)))
+		return nil, fmt.Errorf("network %s: %w", list.Name, errors.Join(err, n.detach(ctx, r.Alloc), n.del(ctx, list, rt)))
 	}
 	err = made.read(result)
 	n.resolver(made, r.Mode)
@@ -196,14 +198,17 @@ func (n *Networks) add(ctx context.Context, list *libcni.NetworkConfigList, rt *
 	if err := lockFile(ctx, turn); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", n.c.Addresses, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pluginTime, fmt.Errorf("the plugins have not ended after %s", pluginTime))
+	ctx, cancel := n.limited(ctx)
 	defer cancel()
 	return n.cni.AddNetworkList(ctx, list, rt)
 }
 
-// pluginTime is how long plugins may take to make one network, so that one that
-// hangs does not keep all others waiting.
-const pluginTime = 2 * time.Minute
+// del has the plugins remove a network.
+func (n *Networks) del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	ctx, cancel := n.limited(ctx)
+	defer cancel()
+	return n.cni.DelNetworkList(ctx, list, rt)
+}
 
 // lockFile takes the lock of a file, which ends when the file is closed. It waits
 // for other processes until ctx ends.
@@ -378,7 +383,9 @@ func (n *Networks) detach(ctx context.Context, alloc string) error {
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	chains, err := removeRules(ctx, alloc)
+	limited, cancel := n.limited(ctx)
+	defer cancel()
+	chains, err := removeRules(limited, alloc)
 	if err != nil {
 		return fmt.Errorf("firewall rules: %w", err)
 	}
@@ -392,11 +399,13 @@ func (n *Networks) detach(ctx context.Context, alloc string) error {
 			netns = "" // after a restart of the machine: plugins then remove what is on the host
 		}
 		rt := &libcni.RuntimeConf{ContainerID: a.ContainerID, NetNS: netns, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs}
-		if err := n.cni.DelNetworkList(ctx, list, rt); err != nil {
+		if err := n.del(ctx, list, rt); err != nil {
 			return fmt.Errorf("network %s: %w", a.Network, err)
 		}
 	}
-	if err := removeChains(ctx, chains); err != nil {
+	limited, cancel = n.limited(ctx)
+	defer cancel()
+	if err := removeChains(limited, chains); err != nil {
 		return fmt.Errorf("firewall rules: %w", err)
 	}
 	return nil

@@ -69,7 +69,7 @@ func savedRules(ctx context.Context, family string) (string, error) {
 	var out, problem bytes.Buffer
 	cmd := exec.CommandContext(ctx, family+"-save", "-t", "nat")
 	cmd.Stdout, cmd.Stderr = &out, &problem
-	if err := cmd.Run(); err != nil {
+	if err := run(ctx, cmd); err != nil {
 		return "", fmt.Errorf("%s-save: %w: %s", family, err, bytes.TrimSpace(problem.Bytes()))
 	}
 	return out.String(), nil
@@ -82,8 +82,10 @@ func change(ctx context.Context, family string, changes []string) error {
 	}
 	cmd := exec.CommandContext(ctx, family+"-restore", "--noflush", "--wait")
 	cmd.Stdin = strings.NewReader("*nat\n" + strings.Join(changes, "\n") + "\nCOMMIT\n")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s-restore: %w: %s", family, err, bytes.TrimSpace(b))
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := run(ctx, cmd); err != nil {
+		return fmt.Errorf("%s-restore: %w: %s", family, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return nil
 }
