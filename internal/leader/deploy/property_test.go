@@ -38,20 +38,47 @@ func deploymentsEnd(t *testing.T, kind string) {
 		if d := w.of("web"); d != nil && d.Status == berth.DeploymentPaused {
 			w.apply(&state.SetDeploymentStatus{ID: d.ID, Status: berth.DeploymentRunning, Now: w.ns()})
 		}
-		for range 12 { // each may revert once, and each step may take its whole deadline
-			w.pass(15 * time.Minute)
-		}
-		w.agree()
-		for d := range w.snap.ActiveDeployments(0) {
-			waits := false
-			for name, s := range d.TaskGroups {
-				waits = waits || s.Waits() && w.snap.HealthyCanaries(d, name) >= s.DesiredCanaries || s.PlacedAllocs == 0
-			}
-			if !waits {
-				rt.Fatalf("a deployment does not end:\n%s", w.show("web"))
-			}
+		w.leftAlone(rt)
+		if w.returnNodes() { // canaries may have waited for them
+			w.leftAlone(rt)
 		}
 	})
+}
+
+// leftAlone checks that in time each deployment ends that waits for nobody.
+func (w *world) leftAlone(rt *rapid.T) {
+	for range 12 { // each may revert once, and each step may take its whole deadline
+		w.pass(15 * time.Minute)
+	}
+	w.agree()
+	away := false
+	for n := range w.snap.Nodes() {
+		away = away || !n.Ready()
+	}
+	for d := range w.snap.ActiveDeployments(0) {
+		waits := false
+		for name, s := range d.TaskGroups {
+			waits = waits || s.Waits() && w.snap.HealthyCanaries(d, name) >= s.DesiredCanaries || s.PlacedAllocs == 0 || away && !s.Past()
+		}
+		if !waits {
+			rt.Fatalf("a deployment does not end:\n%s", w.show("web"))
+		}
+	}
+}
+
+// returnNodes makes all nodes ready and eligible, and reports whether any was
+// not.
+func (w *world) returnNodes() (changed bool) {
+	for n := range w.snap.Nodes() {
+		if n.Ready() {
+			continue
+		}
+		changed = true
+		w.apply(&state.SetNodeStatus{ID: n.ID, Status: berth.NodeReady, Seed: w.seed(), Now: w.ns()})
+		w.apply(&state.SetNodeEligibility{ID: n.ID, Eligibility: berth.NodeEligible, Seed: w.seed(), Now: w.ns()})
+	}
+	w.settle()
+	return changed
 }
 
 func (w *world) registerRandom(t *testing.T, rt *rapid.T) {
@@ -121,5 +148,54 @@ func (w *world) event(t *testing.T, rt *rapid.T) {
 			ID: statetest.ID[berth.Node](rapid.IntRange(1, 3).Draw(rt, "node")), Seed: seed.ID, Now: w.ns(),
 			Eligibility: rapid.SampledFrom([]string{berth.NodeEligible, berth.NodeIneligible}).Draw(rt, "eligible"),
 		})
+	}
+}
+
+// While canaries of a system job wait to be promoted, nodes that go, come back
+// or join promote nothing: each instance is a canary or of the version before.
+func TestNodesPromoteNothing(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt)
+		nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
+		for n := range nodes {
+			w.apply(&state.RegisterNode{Node: statetest.Node(n+1, 4000, 4000), Now: w.ns()})
+		}
+		update := fmt.Sprintf(`{"MaxParallel":%d,"Canary":%d}`, rapid.IntRange(1, 3).Draw(rt, "parallel"), rapid.IntRange(1, 100).Draw(rt, "canary"))
+		for version := range 2 {
+			w.register(statetest.Job(t, fmt.Sprintf(`{"ID":"web","Type":"system","TaskGroups":[{"Name":"g","Count":1,"Resources":{"CPU":%d,"MemoryMB":50},"Update":%s}]}`,
+				100+version, update)))
+			w.settle()
+			w.agents(func(*berth.Alloc) *bool { return new(true) })
+			w.settle()
+		}
+		for range rapid.IntRange(1, 25).Draw(rt, "events") {
+			w.nodeEvent(rt, nodes)
+			w.settle()
+			for a := range w.snap.AllocsOf(berth.JobKey{Namespace: berth.DefaultNamespace, ID: "web"}) {
+				if s := a.Rest().DeploymentStatus; a.Live() && a.Job.Version == 1 && (s == nil || !s.Canary) {
+					rt.Fatalf("nobody promoted what runs on %s:\n%s", w.snap.Node(a.NodeID).Name, w.show("web"))
+				}
+			}
+		}
+	})
+}
+
+// nodeEvent changes one of the nodes, or lets one join beyond them, or agents
+// report.
+func (w *world) nodeEvent(rt *rapid.T, nodes int) {
+	w.evals++
+	seed, n := statetest.ID[berth.Eval](w.evals), rapid.IntRange(1, nodes+1).Draw(rt, "node")
+	id := statetest.ID[berth.Node](n)
+	switch event := rapid.IntRange(0, 4).Draw(rt, "event"); {
+	case event == 0:
+		w.agents(func(*berth.Alloc) *bool { return new(true) })
+	case w.snap.Node(id) == nil:
+		w.apply(&state.RegisterNode{Node: statetest.Node(n, 4000, 4000), Seed: seed, Now: w.ns()})
+	case event < 3:
+		status := []string{berth.NodeReady, berth.NodeDown}[event-1]
+		w.apply(&state.SetNodeStatus{ID: id, Status: status, Seed: seed, Now: w.ns()})
+	default:
+		eligibility := []string{berth.NodeEligible, berth.NodeIneligible}[event-3]
+		w.apply(&state.SetNodeEligibility{ID: id, Eligibility: eligibility, Seed: seed, Now: w.ns()})
 	}
 }

@@ -163,7 +163,7 @@ const (
 func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *nodeGroup {
 	s := &nodeGroup{
 		roll: r.currentRollout(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
-		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, begins: len(allocs) == 0,
+		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, chosen: map[berth.AllocID]bool{}, begins: len(allocs) == 0,
 	}
 	for _, a := range allocs {
 		s.begins = s.begins || a.Wanted() && a.Job.Version != r.Job.Version
@@ -215,7 +215,7 @@ func (r *perNode) addMissing(s *nodeGroup, o OnNode) {
 	case prev == nil:
 		s.counts.Later++ // a node that joined during the deployment gets its instance when that has ended
 		return
-	case prev.Job.Version != r.Job.Version && r.differs(prev, s.group):
+	case r.older(s, prev):
 		o.OldVersion = true
 	}
 	r.missing = append(r.missing, o)
@@ -291,7 +291,7 @@ func (s *nodeGroup) follow(at spot, a *berth.Alloc) {
 // ended handles an allocation that should run but has ended.
 func (r *perNode) ended(s *nodeGroup, at spot, a *berth.Alloc) {
 	finishes := r.Job.Type == berth.TypeSysbatch
-	renewed := a.Job.Version != r.Job.Version && r.differs(a, s.group)
+	renewed := r.older(s, a)
 	switch {
 	case int64(a.Index) >= int64(s.group.Count) || s.kept[at] != nil:
 	case a.Client == berth.ClientComplete && finishes && !r.differs(a, s.group):
@@ -338,6 +338,9 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 // allows, including those that an earlier batch stopped and whose replacement
 // has no capacity yet. Unpromoted canaries of an earlier version go first.
 func (r *perNode) replace(s *nodeGroup) {
+	if s.roll.canaries > 0 && !s.roll.held {
+		r.chooseVacant(s)
+	}
 	if len(s.outdated) == 0 {
 		return
 	}
@@ -391,9 +394,6 @@ func (r *perNode) replaceOld(s *nodeGroup, at spot, a *berth.Alloc) {
 	delete(s.kept, at)
 	s.follow(at, a)
 	if s.roll.canaries > 0 {
-		if s.chosen == nil {
-			s.chosen = map[berth.AllocID]bool{}
-		}
 		s.chosen[a.ID] = true
 	}
 }

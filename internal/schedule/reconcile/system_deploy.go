@@ -100,7 +100,9 @@ func (r *perNode) total(s *nodeGroup) (n int) {
 }
 
 // resize updates the deployment's number of instances and, with it, of
-// canaries. If no node is left, the deployment is cancelled.
+// canaries. If no node is left, the deployment is cancelled, unless it is paused
+// or canaries wait to be promoted: what was not allowed before the nodes went
+// must not be allowed because they come back.
 func (r *perNode) resize(all []*nodeGroup) {
 	sizes, sum := map[string]berth.DeploymentSize{}, 0
 	for _, s := range all {
@@ -108,14 +110,10 @@ func (r *perNode) resize(all []*nodeGroup) {
 		if state == nil {
 			continue
 		}
-		size := berth.DeploymentSize{Total: r.total(s), Canaries: state.DesiredCanaries}
-		// Nodes may have gone since: no more canaries than can still be placed.
+		size := r.size(s)
 		if s.roll.canaries > 0 {
-			have, unproven, possible := r.canaries(s)
-			size.Canaries = min(size.Canaries, have+unproven+possible, r.canaryShare(s, size.Total))
 			s.roll.canaries = size.Canaries
 		}
-		size.Canaries = min(size.Canaries, size.Total)
 		sum += size.Total
 		if size.Total != state.DesiredTotal || size.Canaries != state.DesiredCanaries {
 			sizes[s.group.Name] = size
@@ -123,7 +121,7 @@ func (r *perNode) resize(all []*nodeGroup) {
 	}
 	// A deployment without a node left has nothing to wait for.
 	switch d := r.Deployment; {
-	case sum == 0:
+	case sum == 0 && d.Status == berth.DeploymentRunning:
 		r.Deployed = &DeploymentChange{ID: d.ID, Status: berth.DeploymentCancelled, Description: berth.DeploymentNoNode}
 		for _, s := range all {
 			s.roll = rollout{}
@@ -131,6 +129,47 @@ func (r *perNode) resize(all []*nodeGroup) {
 	case len(sizes) > 0:
 		r.Deployed = &DeploymentChange{ID: d.ID, Sizes: sizes}
 	}
+}
+
+// size returns how many instances and canaries the deployment should have in a
+// group. There are no more canaries than can still be placed, but at least one
+// while there is anything that must wait for a promotion.
+func (r *perNode) size(s *nodeGroup) berth.DeploymentSize {
+	state := s.roll.state
+	size := berth.DeploymentSize{Total: r.total(s), Canaries: state.DesiredCanaries}
+	if s.roll.canaries > 0 {
+		have, unproven, possible := r.canaries(s)
+		size.Canaries = min(size.Canaries, have+unproven+possible, r.canaryShare(s, size.Total))
+		switch {
+		case size.Canaries > 0 || !r.mustWait(s):
+		case size.Total == 0: // there is no canary without an instance
+			return berth.DeploymentSize{Total: state.DesiredTotal, Canaries: state.DesiredCanaries}
+		default:
+			size.Canaries = 1
+		}
+	}
+	size.Canaries = min(size.Canaries, size.Total)
+	return size
+}
+
+// mustWait reports whether a node, reachable or not, has or had an unpromoted
+// canary, or an instance that the newest version must not replace before the
+// promotion.
+func (r *perNode) mustWait(s *nodeGroup) bool {
+	for _, spots := range []map[spot]*berth.Alloc{s.kept, s.previous} {
+		for at, a := range spots {
+			if int(at.index) < s.group.Count && r.Node(at.node) != nil && (r.canaryFor(s, a) || r.older(s, a)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// older reports whether the newest version has other tasks than an allocation
+// of an earlier one.
+func (r *perNode) older(s *nodeGroup, a *berth.Alloc) bool {
+	return a.Job.Version != r.Job.Version && r.differs(a, s.group)
 }
 
 // canaryFor reports whether the replacement of an allocation is a canary: prev
@@ -153,22 +192,31 @@ func (r *perNode) yieldedToCanary(s *nodeGroup, prev *berth.Alloc) bool {
 }
 
 // canaries counts the spots of canaries: the healthy ones, those that are not
-// healthy yet or are missing, and those where a canary could be placed.
+// healthy yet or are missing, and those where a canary could be placed. A canary
+// counts while its node is heard from, even if that takes no new allocations.
 func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
+	for at, a := range s.kept {
+		n := r.Node(at.node)
+		switch {
+		case !isCanary(a) || !s.roll.member(a) || n == nil || n.Status != berth.NodeReady:
+		case s.roll.healthy(a) && a.Live():
+			proven++
+		default:
+			unproven++
+		}
+	}
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
-			switch a := s.kept[at]; {
-			case a == nil:
-				if r.canaryFor(s, s.previous[at]) && r.feasible(s, place) {
-					unproven++
-				}
+			prev := s.previous[at]
+			switch {
 			case s.outdated[at] != nil:
 				possible++
-			case isCanary(a) && s.roll.member(a) && s.roll.healthy(a) && a.Live():
-				proven++
-			case isCanary(a) && s.roll.member(a):
+			case s.kept[at] != nil || prev == nil || !r.feasible(s, place):
+			case r.canaryFor(s, prev):
 				unproven++
+			case r.older(s, prev):
+				possible++
 			}
 		}
 	}
@@ -180,6 +228,22 @@ func (r *perNode) canaries(s *nodeGroup) (proven, unproven, possible int) {
 func (r *perNode) freeCanaries(s *nodeGroup) int {
 	proven, unproven, _ := r.canaries(s)
 	return min(s.roll.canaries-proven, s.group.Update.MaxParallel) - unproven
+}
+
+// chooseVacant lets canaries take the spots where an older version ran that has
+// to be placed again. That stops nothing, so these go first.
+func (r *perNode) chooseVacant(s *nodeGroup) {
+	free := r.freeCanaries(s)
+	for place, node := range r.Nodes {
+		for index := range uint32(s.group.Count) {
+			at := spot{node.ID, index}
+			prev := s.previous[at]
+			if free > 0 && s.kept[at] == nil && prev != nil && r.older(s, prev) && !r.canaryFor(s, prev) && r.feasible(s, place) {
+				free--
+				s.chosen[prev.ID] = true
+			}
+		}
+	}
 }
 
 // succeeded ends the deployment as successful if every node that can run
