@@ -25,7 +25,7 @@ func (d *decider) perNode() Decision {
 	in := reconcile.PerNodeInput{Input: d.input(key), Retry: d.retry, PlacedByEval: d.placedByEval}
 	if d.job != nil && !d.job.Stop {
 		nodes := place.NewNodes(d.snap, d.job, d.work)
-		in.Nodes, in.Feasible, in.Keeps, in.BatchPending = nodes.Ready(), nodes.Meets, nodes.Keeps, d.batchPending()
+		in.Nodes, in.Feasible, in.Keeps, in.BatchPending = nodes.Ready(), nodes.Meets, nodes.Keeps, d.batchPending(in.Deployment)
 	}
 	r := reconcile.ComparePerNode(in)
 	d.plan.Stop, d.plan.Update = r.Stop, r.Update
@@ -62,11 +62,18 @@ func (d *decider) placedByEval(a *berth.Alloc) bool {
 }
 
 // batchPending reports whether another evaluation is waiting to start the next
-// batch of the update to the job's newest version.
-func (d *decider) batchPending() bool {
+// batch of the update to the job's newest version. newest is the job's newest
+// deployment, nil if it has none.
+func (d *decider) batchPending(newest *berth.Deployment) bool {
+	// A version's first batch comes in the plan that creates its deployment.
+	// JobModifyIndex is later if the version was registered again.
+	since := d.job.JobModifyIndex
+	if newest != nil && newest.JobUID == d.job.UID && newest.JobVersion == d.job.Version {
+		since = min(since, newest.CreateIndex)
+	}
 	for e := range d.snap.OpenEvalsOf(d.eval.Key(), berth.EvalPending) {
 		if e.TriggeredBy == berth.TriggerRollingUpdate && e.ID != d.eval.ID && e.JobUID == d.job.UID &&
-			e.WaitUntil > d.now.UnixNano() && e.CreateIndex > d.job.JobModifyIndex {
+			e.WaitUntil > d.now.UnixNano() && e.CreateIndex >= since {
 			return true
 		}
 	}
