@@ -155,7 +155,7 @@ func (r *round) putOn(o *OnNode, victims []*berth.Alloc) berth.Placement {
 	number := o.Node.Number
 	grant := r.grant(r.draft(number), number, victims)
 	r.countQuota()
-	r.peers = append(r.peers, peer{r.group, o.Index, o.Node, true, grant.Ports})
+	r.peers = append(r.peers, peer{group: r.group, index: o.Index, node: o.Node, now: true, ports: grant.Ports})
 	r.filter.notePlaced(o.Node)
 	return berth.Placement{Group: r.number, Index: o.Index, NodeID: o.Node.ID, Grant: grant, Previous: o.Previous, Evict: ids(victims)}
 }

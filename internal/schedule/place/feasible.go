@@ -66,6 +66,9 @@ func lacking(unmet string) verdict { return verdict{lacksOther, unmet} }
 // placed now; notePlaced keeps it up to date afterwards.
 func newFilter(p *Placer, group *berth.TaskGroup) *filter {
 	f := &filter{snap: p.snap, job: p.job, group: group, peers: p.peers, work: p.work, verdict: make([]verdict, p.snap.Classes())}
+	if len(p.standIns) > 0 {
+		f.peers = slices.DeleteFunc(slices.Clone(f.peers), func(x peer) bool { return !p.counts(x, group) })
+	}
 	f.needs = needsOf(group)
 	f.dynamic = len(group.Volumes) > 0 && (p.snap.Count(state.HostVolumes) > 0 || wantsCSI(group))
 	f.addConstraints(p.job.Constraints, true)

@@ -37,6 +37,7 @@ type Placer struct {
 
 	quota       *quota.Usage           // of the job's namespace with the placements so far; nil: it has none
 	leaving     map[berth.AllocID]bool // what the plan stops
+	standIns    map[uint32]bool        // see batch; nil if none is placed now
 	preemptible *preemptible           // what the job could preempt; nil until needed
 }
 
@@ -48,11 +49,14 @@ type peer struct {
 	node  *berth.Node
 	now   bool     // just placed
 	ports []uint16 // if just placed: its dynamic ports
+
+	unknown bool // its node is disconnected, and it may come back
 }
 
 // New returns a placer of a job on a snapshot. Allocations in leaving no longer
 // count for constraints and anti-affinity, but they hold their capacity until
-// their end is confirmed. The seed breaks ties between nodes.
+// their end is confirmed. Those that leaving only marks unknown, or gives an
+// evaluation that follows, stay. The seed breaks ties between nodes.
 func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed uint64) *Placer {
 	p := &Placer{
 		snap: snap, job: job, config: snap.SchedulerConfigFor(job.NodePool), seed: seed, scratch: scratchPool.Get().(*scratch),
@@ -63,9 +67,14 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 	if u := snap.QuotaUsageOf(job.Namespace); u != nil {
 		p.quota = u.Clone()
 	}
-	stops := make(map[berth.AllocID]bool, len(leaving))
+	stops, unknown := make(map[berth.AllocID]bool, len(leaving)), map[berth.AllocID]bool{}
 	for _, s := range leaving {
-		stops[s.ID] = s.FollowupEval.IsZero() // an allocation with a follow-up evaluation stays
+		switch {
+		case s.Client == berth.ClientUnknown:
+			unknown[s.ID] = true
+		case s.FollowupEval.IsZero():
+			stops[s.ID] = true
+		}
 	}
 	p.leaving = stops
 	for a := range snap.AllocsOf(job.Key()) {
@@ -73,7 +82,7 @@ func New(snap *state.Snapshot, job *berth.Job, leaving []berth.AllocStop, seed u
 			continue
 		}
 		if n := snap.Node(a.NodeID); n != nil {
-			p.peers = append(p.peers, peer{group: a.Group, index: a.Index, node: n})
+			p.peers = append(p.peers, peer{group: a.Group, index: a.Index, node: n, unknown: a.Client == berth.ClientUnknown || unknown[a.ID]})
 		}
 	}
 	return p
@@ -104,7 +113,13 @@ func (p *Placer) Group(number int, instances []Instance) Outcome {
 	if perAlloc(p.job.TaskGroups[number]) {
 		return p.oneByOne(number, instances)
 	}
-	return p.round(number).place(instances)
+	var all Outcome
+	for _, b := range p.batches(p.job.TaskGroups[number], instances) {
+		p.standIns = b.standIns
+		all.add(p.round(number).place(b.instances))
+	}
+	p.standIns = nil
+	return all
 }
 
 // One places one instance of the group with that number. excludes returns why a
@@ -121,19 +136,7 @@ func (p *Placer) oneByOne(number int, instances []Instance) (all Outcome) {
 	for i := range instances {
 		r := p.round(number)
 		r.filter.index = instances[i].Index
-		out := r.place(instances[i : i+1])
-		all.Placed = append(all.Placed, out.Placed...)
-		if all.Chosen == nil {
-			all.Chosen = out.Chosen
-		}
-		switch {
-		case out.Failed > 0 && all.Failed > 0:
-			all.Why.CoalescedFailures++
-			addMissed(all.Missed, out.Missed)
-		case out.Failed > 0 || all.Why == nil:
-			all.Why, all.Missed = out.Why, out.Missed
-		}
-		all.Failed += out.Failed
+		all.add(r.place(instances[i : i+1]))
 	}
 	if all.Why == nil {
 		all.Why = &berth.AllocMetric{}

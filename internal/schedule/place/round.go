@@ -449,7 +449,7 @@ func (r *round) put(in *Instance, number uint32, p parts, victims []*berth.Alloc
 	}
 	// The next instance of the group must see this one.
 	r.siblings[number]++
-	r.peers = append(r.peers, peer{r.group, in.Index, n, true, grant.Ports})
+	r.peers = append(r.peers, peer{group: r.group, index: in.Index, node: n, now: true, ports: grant.Ports})
 	r.filter.notePlaced(n)
 	if r.spread != nil {
 		r.work.Spend(1 + len(r.spread.combos)/16)
