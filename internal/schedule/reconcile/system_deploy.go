@@ -44,7 +44,7 @@ func (r *perNode) deployments(all []*nodeGroup) {
 func (r *perNode) deploy(all []*nodeGroup) {
 	begins := false
 	for _, s := range all {
-		begins = begins || s.begins && gradual(s.group) && r.total(s) > 0
+		begins = begins || (s.begins || r.vacant(s) > 0) && gradual(s.group) && r.total(s) > 0
 	}
 	if !begins {
 		return
@@ -56,8 +56,8 @@ func (r *perNode) deploy(all []*nodeGroup) {
 			continue
 		}
 		state := r.newDeploymentState(s.group, r.total(s))
-		if s.replacesPlain() {
-			state.DesiredCanaries = min(r.canaryShare(s, state.DesiredTotal), len(s.outdated))
+		if n := len(s.outdated) + r.vacant(s); n > 0 && !r.goesBack(s) {
+			state.DesiredCanaries = min(r.canaryShare(s, state.DesiredTotal), n)
 		}
 		d.TaskGroups[s.group.Name] = state
 		s.roll = rollout{stepwise: true, canaries: state.DesiredCanaries, state: state}
@@ -68,16 +68,48 @@ func (r *perNode) deploy(all []*nodeGroup) {
 	r.Deploy = d
 }
 
-// replacesPlain reports whether anything but canaries of an earlier version
-// must be replaced. If there are only such canaries, they are replaced without
-// new canaries: the job goes back.
-func (s *nodeGroup) replacesPlain() bool {
+// goesBack reports whether only canaries of earlier versions must be replaced,
+// and the newest version has the tasks that ran before them. That needs no
+// canaries. A canary without a predecessor that is still stored does not go
+// back.
+func (r *perNode) goesBack(s *nodeGroup) bool {
+	if r.vacant(s) > 0 {
+		return false
+	}
 	for _, a := range s.outdated {
 		if !isCanary(a) {
-			return true
+			return false
 		}
 	}
-	return false
+	byID := make(map[berth.AllocID]*berth.Alloc, len(r.Allocs))
+	for _, a := range r.Allocs {
+		byID[a.ID] = a
+	}
+	for _, a := range s.outdated {
+		before := a
+		for before != nil && isCanary(before) {
+			before = byID[before.Rest().Previous]
+		}
+		if before == nil || r.older(s, before) {
+			return false
+		}
+	}
+	return true
+}
+
+// vacant counts the spots where an instance with other tasks than the newest
+// version's was stopped to be replaced, and nothing is placed yet.
+func (r *perNode) vacant(s *nodeGroup) (n int) {
+	for place, node := range r.Nodes {
+		for index := range uint32(s.group.Count) {
+			at := spot{node.ID, index}
+			a := s.previous[at]
+			if a != nil && s.kept[at] == nil && a.Rest().StopReason == berth.StopReplaced && r.older(s, a) && r.feasible(s, place) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // canaryShare returns the number of canaries among total instances: canary is a
