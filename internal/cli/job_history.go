@@ -15,8 +15,9 @@ func jobHistoryCommand() *command {
 	return &command{
 		name: "job history", args: "<job>", synopsis: "List the versions of a job and what changed in them", min: 1, max: 1,
 		example: "job history -p web",
-		help: `Lists the stored versions of a job, newest first, with submit time, stability and tag. The newest versions are kept (by default six: job_tracked_versions), and all
-			tagged ones.
+		help: `Lists the stored versions of a job, newest first, with submit time, stability and tag. All tagged versions are kept. Of the others six are kept, or
+			as many as job_tracked_versions says: the newest ones, but always the newest stable version before the latest, so that a failed deployment can
+			revert the job to it.
 
 			With -p, each version is compared with its predecessor, or with the version given by -diff-tag or -diff-version.`,
 		setup: func(f *flags) action {

@@ -119,16 +119,18 @@ func (p *pair) deployments() {
 	}
 }
 
-// Step returns what one command must not have done: I-31 (nothing that is
-// needed or running is deleted) and I-50 (a complete submission has all of its
-// objects).
+// Step returns what one command must not have done: I-21 (the newest stable
+// version before a job's newest is kept), I-31 (nothing that is needed or running
+// is deleted) and I-50 (a complete submission has all of its objects).
 func Step(old, new *state.Snapshot) (found []Violation) {
 	addf := func(format string, args ...any) {
 		found = append(found, Violation{"I-31", fmt.Sprintf(format, args...)})
 	}
-	submitted(old, new, func(id, format string, args ...any) {
+	addAs := func(id, format string, args ...any) {
 		found = append(found, Violation{id, fmt.Sprintf(format, args...)})
-	})
+	}
+	submitted(old, new, addAs)
+	stableKept(old, new, addAs)
 	for a := range old.Allocs() {
 		if new.Alloc(a.ID) == nil && !a.Ended() {
 			addf("allocation %s was deleted while it was %s", a.ID, a.Client)
@@ -162,4 +164,27 @@ func Step(old, new *state.Snapshot) (found []Violation) {
 		}
 	}
 	return found
+}
+
+// stableKept checks that each job still has the newest stable version before its
+// newest.
+func stableKept(old, new *state.Snapshot, addf func(id, format string, args ...any)) {
+	if !old.KeepsStable() {
+		return
+	}
+	for j := range new.Jobs("*", "") {
+		was := old.Job(j.Key())
+		if was == nil || was.UID != j.UID {
+			continue
+		}
+		var stable *berth.Job
+		for v := range old.JobVersions(j.Key()) {
+			if v.Stable && !v.Stop && v.Version < j.Version {
+				stable = v
+			}
+		}
+		if stable != nil && new.JobVersion(j.Key(), stable.Version) == nil {
+			addf("I-21", "job %s forgot version %d, the newest stable one before version %d", j.Key(), stable.Version, j.Version)
+		}
+	}
 }

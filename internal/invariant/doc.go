@@ -29,7 +29,7 @@
 //	I-18  what ended stays so              Check, Changed, Between
 //	I-19  one per node; done is done       Check; Scheduled; each node has one: test/histories TestHistories
 //	I-20  versions grow by one             Check, Changed, Between; compare-and-set: server TestRefusals
-//	I-21  which versions are kept, stable  Check, Changed
+//	I-21  which versions are kept, stable  Check, Changed, Step
 //	I-22  nothing outlives its job         Check (orphans, lists)
 //	I-23  one child per launch, token      Check, Changed, Between; none is missed: leader/periodic TestAfterAnOutage
 //	I-24  counts are a recount             Check

@@ -249,6 +249,25 @@ func TestBetweenAndStepFind(t *testing.T) {
 	}
 }
 
+// A stable version that is forgotten is found, since the log version that keeps it.
+func TestStepFindsAForgottenStableVersion(t *testing.T) {
+	apply := func(s *state.Snapshot, c state.Command) *state.Snapshot {
+		tx := state.Begin(s)
+		if r := tx.Apply(c); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return tx.Seal()
+	}
+	before := apply(later(t), &state.SetJobStability{Key: web, Version: 2, Stable: true})
+	after := apply(before, statetest.Register(statetest.Job(t, strings.Replace(webText, "VERSION", "8", 1)), 800))
+	if v := invariant.Step(before, after); v != nil || after.JobVersion(web, 2) != nil {
+		t.Errorf("%v; version 2 is kept: %v", v, after.JobVersion(web, 2) != nil)
+	}
+	raised := *before
+	raised.LogVersion = 11
+	expect(t, "the stable version is forgotten", "I-21", invariant.Step(&raised, after))
+}
+
 // A violation reads as its number and what is wrong.
 func TestViolationReads(t *testing.T) {
 	s := cluster(t)

@@ -39,8 +39,8 @@ func (tx *Tx) putJob(old, j *berth.Job) {
 	tx.note(Jobs, anyOrNil(old), j)
 }
 
-// putVersion adds j to the history, and drops the oldest untagged version if
-// there are too many.
+// putVersion adds j to the history, and drops older untagged versions if there
+// are too many.
 func (tx *Tx) putVersion(j *berth.Job) {
 	t := &tx.jobs
 	vk := versionKey(j.Key(), j.Version)
@@ -53,8 +53,14 @@ func (tx *Tx) putVersion(j *berth.Job) {
 }
 
 // forgetVersions drops the oldest untagged versions of a job if there are too
-// many.
+// many. It keeps the newest version, and the newest stable one before it: a
+// deployment that fails reverts the job to that one.
 func (tx *Tx) forgetVersions(k berth.JobKey) {
+	newest := tx.Job(k)
+	var stable *berth.Job
+	if tx.KeepsStable() {
+		stable = tx.stableBefore(newest)
+	}
 	var plain []*berth.Job
 	row := tx.StreamOf(k)
 	for v := range tx.JobVersions(k) {
@@ -63,11 +69,22 @@ func (tx *Tx) forgetVersions(k berth.JobKey) {
 		}
 	}
 	kept, _ := tx.TrackedVersions()
-	for len(plain) > kept {
-		tx.dropVersion(plain[0])
-		plain = plain[1:]
+	surplus := len(plain) - kept
+	for _, v := range plain {
+		if surplus > 0 && v != stable && v.Version != newest.Version {
+			tx.dropVersion(v)
+			surplus--
+		}
 	}
 }
+
+// stableSince is the log version since which a job keeps the newest stable
+// version before its newest.
+const stableSince = 11
+
+// KeepsStable reports whether a job keeps the newest stable version before its
+// newest, however many versions follow it.
+func (s *Snapshot) KeepsStable() bool { return s.LogVersion >= stableSince }
 
 // dropVersion deletes a stored version of a job, and the job source kept with
 // it. Allocations of the version keep the row alive.

@@ -268,9 +268,15 @@ func TestTheFirstCommandOfALogVersionIsAskedFor(t *testing.T) {
 // agree on it can read.
 func TestTheOldestVersionIsSaved(t *testing.T) {
 	store, log := statetest.New(t, statetest.AddNode(1, 1000, 1000), statetest.Register(sized(t, 2, ""), 1))
-	for i, version := range []string{"3", "4", "5", "6", "7", "8", "9", "10"} {
+	for i, version := range []string{"3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13"} {
 		logVersion := i + 1
-		raise := map[int]state.Command{2: &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}, 3: &state.RaiseLogVersion{To: 3}, 4: &state.RaiseLogVersion{To: 4}, 5: &state.RaiseLogVersion{To: 5}, 6: &state.RaiseLogVersion{To: 6}, 7: &state.RaiseLogVersion{To: 7}, 8: &state.RaiseLogVersion{To: 8}, 9: &state.RaiseLogVersion{To: 9}, 10: &state.RaiseLogVersion{To: 10}}[logVersion]
+		var raise state.Command
+		switch {
+		case logVersion == 2:
+			raise = &state.BeginTerm{Term: 9, Cluster: state.ClusterID{1}}
+		case logVersion > 2:
+			raise = &state.RaiseLogVersion{To: logVersion}
+		}
 		if raise != nil {
 			if _, err := log.Propose(t.Context(), raise); err != nil {
 				t.Fatal(err)

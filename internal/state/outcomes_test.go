@@ -40,7 +40,7 @@ func recordings() (out []recording) {
 	for v := 1; v < codec.LogVersion; v++ {
 		out = append(out, recording{fmt.Sprint("logversion", v), v, 8, func(t *testing.T) [][]byte { return drawn(t, v) }})
 	}
-	return append(out, written)
+	return append(out, written, forgotten)
 }
 
 // What comes of a command is part of a log version, as its fields are: servers of

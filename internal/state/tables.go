@@ -187,7 +187,8 @@ func (s *Snapshot) SchedulerConfig() *berth.SchedulerConfig {
 
 // TrackedVersions returns how many untagged versions of each job are kept,
 // including the newest. A job that has more loses the oldest with its next
-// version. No job has more than most.
+// version, but not the newest stable one before its newest. No job has more than
+// most.
 func (s *Snapshot) TrackedVersions() (kept, most int) {
 	if s.limit == nil {
 		return TrackedVersions, TrackedVersions

@@ -241,3 +241,45 @@ func TestTrackedVersions(t *testing.T) {
 	log.Must(t, &state.TagVersion{Key: webKey, Name: "good", Remove: true})
 	wantKept(t, store.Snapshot(), "7:8", "8:9", "9:10", "10:11")
 }
+
+// The newest stable version before the newest is kept, so that a deployment that
+// fails finds it, however often the job was scaled meanwhile. Log version 10
+// forgets it.
+func TestTheStableVersionIsKept(t *testing.T) {
+	for logVersion, want := range map[int][]string{
+		10: {"3:3", "4:4", "5:5", "6:6", "7:7", "8:8"},
+		11: {"0:1 stable", "5:5", "6:6", "7:7", "8:8", "9:1"},
+	} {
+		store, log := statetest.New(t, statetest.AddNode(1, 4000, 4000), &state.RaiseLogVersion{To: logVersion})
+		scale := func(times, eval int) {
+			for i := range times {
+				log.Must(t, &state.ScaleJob{Key: webKey, Group: "g", Count: int64(2 + i), Change: true, Eval: byUser(eval+i, berth.TriggerJobScaling)})
+			}
+		}
+		log.Must(t, statetest.Register(costing(t, 100), 1), &state.SetJobStability{Key: webKey, Stable: true}, statetest.Register(costing(t, 200), 2))
+		log.Must(t, deploys(store.Snapshot(), 2, 1))
+		scale(7, 10)
+		fails := &state.FailDeployment{ID: statetest.ID[berth.Deployment](1), Description: berth.DeploymentUserFailed}
+		log.Must(t, fails)
+		if reverts := fails.Reverted != nil && *fails.Reverted == 0; reverts != (logVersion == 11) {
+			t.Errorf("log version %d: reverted is %v: %s", logVersion, fails.Reverted, store.Snapshot().Deployment(fails.ID).StatusDescription)
+		}
+		wantKept(t, store.Snapshot(), want...)
+		if logVersion < 11 {
+			continue
+		}
+		// A newer one takes its place. A tag keeps what has it in any case.
+		log.Must(t, &state.SetJobStability{Key: webKey, Version: 9, Stable: true}, &state.TagVersion{Key: webKey, Name: "first", Version: 0})
+		scale(2, 30)
+		wantKept(t, store.Snapshot(), "0:1 first stable", "6:6", "7:7", "8:8", "9:1 stable", "10:2", "11:3")
+		log.Must(t, &state.TagVersion{Key: webKey, Name: "first", Remove: true})
+		wantKept(t, store.Snapshot(), "6:6", "7:7", "8:8", "9:1 stable", "10:2", "11:3")
+		// It is the one that is kept beside the newest if only one is.
+		log.Must(t, &state.SetTrackedVersions{Number: 1})
+		scale(1, 40)
+		wantKept(t, store.Snapshot(), "9:1 stable", "12:2")
+		if found := invariant.Check(store.Snapshot()); len(found) > 0 {
+			t.Error(found)
+		}
+	}
+}

@@ -26,6 +26,7 @@ import (
 //	healthy INDEX | unhealthy INDEX           what a user says of an instance
 //	stop | purge | scale N
 //	leader                    another server leads
+//	log VERSION               all servers know a log version; at first it is 1
 func TestStories(t *testing.T) {
 	statetest.Stories(t, "testdata/*.txt", func(t *testing.T) func(input string) string {
 		w := newWorld(t)
@@ -135,6 +136,10 @@ func (w *world) line(t *testing.T, l *statetest.Line) error {
 		err = w.try(c)
 	case "leader":
 		w.watch = deploy.New()
+	case "log":
+		c := &state.RaiseLogVersion{}
+		fmt.Sscan(arg(0), &c.To)
+		w.apply(c)
 	default:
 		t.Fatalf("%s: what is that?", l)
 	}

@@ -13,12 +13,12 @@ package codec
 // LogVersion is the log version of this build. A new command, or a new field of
 // a command or row, needs the next one; the state's test of log versions fails
 // until it is there.
-const LogVersion = 10
+const LogVersion = 11
 
 // SnapshotVersion is the newest version of saved snapshots that this build
 // writes and reads. It reads older ones, and writes the oldest one that fits:
 // see SnapshotOf.
-const SnapshotVersion = 12
+const SnapshotVersion = 13
 
 // The first versions of saved snapshots that have certain rows.
 const (
@@ -34,12 +34,13 @@ const (
 	ClaimsSince   = 10 // what belongs to log version 8
 	DevicesSince  = 11 // what belongs to log version 9
 	ForceSince    = 12 // what belongs to log version 10
+	StableSince   = 13 // what belongs to log version 11
 )
 
 // savedSince maps log versions to the oldest version of saved snapshots that
 // can hold such a state. That one is written, so that an older server can read
 // it.
-var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince, 7: RoomSince, 8: ClaimsSince, 9: DevicesSince, 10: ForceSince}
+var savedSince = [LogVersion + 1]int{1: ServicesSince, 2: StreamsSince, 3: LineageSince, 4: SpacesSince, 5: LoginSince, 6: InputsSince, 7: RoomSince, 8: ClaimsSince, 9: DevicesSince, 10: ForceSince, 11: StableSince}
 
 // SnapshotOf returns the version in which a state with a log version is saved.
 func SnapshotOf(logVersion int) int { return savedSince[logVersion] }
