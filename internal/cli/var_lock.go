@@ -24,7 +24,11 @@ func varLockCommand() *command {
 			created if there is none. The lock is renewed until the command ends, and then released. If the lock is lost, the command is
 			ended: by SIGTERM, and 5 seconds later by SIGKILL.
 
-			The exit code is that of the command.`,
+			Ctrl-C ends the command in the same way, until the command reads the terminal: then it gets what is typed, Ctrl-C included. Ctrl-Z
+			suspends neither program, because the lock would be lost.
+
+			The exit code is that of the command. If a signal ended the command, it is 128 plus the number of the signal. It is not 0 if this
+			program was interrupted.`,
 		setup: func(f *flags) action {
 			l := varLock{
 				ttl:   f.FlagSet.Duration("ttl", berth.DefaultLockTTL, "The `time` after which a lock that is not renewed is lost, from 10s to 24h."),
@@ -192,17 +196,39 @@ func (l *varLock) command(ctx context.Context, c *call, args []string) error {
 	// The command has a process group of its own, so that what a shell started
 	// ends with it.
 	x.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	x.Cancel = func() error { return syscall.Kill(-x.Process.Pid, syscall.SIGTERM) }
+	x.Cancel = func() error { return endGroup(x.Process.Pid) }
 	x.WaitDelay = grace
-	err := x.Run()
+	terminal := newLockTerminal()
+	err := x.Start()
+	if err == nil {
+		back := terminal.share(x)
+		err = x.Wait()
+		back()
+	} else {
+		terminal.takeBack()
+	}
 	if x.Process != nil && ctx.Err() != nil {
 		_ = syscall.Kill(-x.Process.Pid, syscall.SIGKILL)
 	}
-	if e, ok := errors.AsType[*exec.ExitError](err); ok && e.ExitCode() >= 0 {
-		return exit(e.ExitCode())
-	}
-	if err != nil && ctx.Err() == nil {
+	switch code := codeOf(x.ProcessState); {
+	case code != 0:
+		return exit(code)
+	case ctx.Err() != nil: // before its end or its start
+		return context.Cause(ctx)
+	case err != nil:
 		return berth.Errorf(berth.Invalid, "run the command: %w", err)
 	}
 	return nil
+}
+
+// codeOf is the exit code of a command as shells have it: 128 and the number of the
+// signal that ended it. nil has not run.
+func codeOf(s *os.ProcessState) int {
+	if s == nil {
+		return 0
+	}
+	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return s.ExitCode()
 }
