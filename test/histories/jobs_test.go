@@ -52,6 +52,10 @@ func (h *history) everywhere(j *berth.Job, g *berth.TaskGroup) {
 	g.Count = min(g.Count, 1)
 	if j.Type == berth.TypeSystem {
 		g.Update = &berth.UpdateStrategy{MaxParallel: h.chance.IntN(3), Stagger: time.Duration(10+h.chance.IntN(30)) * time.Second}
+		if g.Update.MaxParallel > 0 && h.chance.IntN(2) == 0 {
+			g.Update.Canary, g.Update.AutoPromote = 1+h.chance.IntN(100), h.chance.IntN(2) == 0
+			g.Update.ProgressDeadline = 3 * time.Minute // without it, canaries wait as long as their nodes are away
+		}
 	}
 }
 

@@ -185,12 +185,13 @@ func (r *perNode) size(s *nodeGroup) berth.DeploymentSize {
 }
 
 // mustWait reports whether a node, reachable or not, has or had an unpromoted
-// canary, or an instance that the newest version must not replace before the
-// promotion.
+// canary, or since the deployment began an instance that the newest version must
+// not replace before the promotion.
 func (r *perNode) mustWait(s *nodeGroup) bool {
 	for _, spots := range []map[spot]*berth.Alloc{s.kept, s.previous} {
 		for at, a := range spots {
-			if int(at.index) < s.group.Count && r.Node(at.node) != nil && (r.canaryFor(s, a) || r.older(s, a)) {
+			older := r.older(s, a) && (a.Wanted() || a.AllocModifyIndex >= r.Deployment.CreateIndex)
+			if int(at.index) < s.group.Count && r.Node(at.node) != nil && (older || r.canaryFor(s, a)) {
 				return true
 			}
 		}
