@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"berth"
@@ -357,7 +358,32 @@ func reportAllocs(w *Write, in *op.ReportAllocs) (ch Change[op.WriteAnswer], err
 	if len(c.Updates) == 0 {
 		return ch, nil
 	}
-	return propose[op.WriteAnswer](c, nil), nil
+	ch.Commands = append(ch.Commands, c)
+	if evals := cutOffEvals(w, c.Updates); len(evals) > 0 {
+		ch.Commands = append(ch.Commands, &state.CreateEvals{Evals: evals, Now: c.Now})
+	}
+	return ch, nil
+}
+
+// cutOffEvals returns an evaluation for each job with an allocation that is
+// reported as complete, but that its agent stopped because it reached no server.
+// ReportAllocs raises none for these unless they were unknown. If this one is
+// lost, package fence raises another one.
+func cutOffEvals(w *Write, updates []state.AllocUpdate) (out []state.EvalFor) {
+	for i := range updates {
+		u, known := &updates[i], w.Alloc(updates[i].ID)
+		if u.Client != berth.ClientComplete || known.Ended() || known.Client == berth.ClientUnknown {
+			continue
+		}
+		a := *known
+		a.Client, a.Tasks = u.Client, u.Tasks
+		if w.Unfinished(&a) && !slices.ContainsFunc(out, func(e state.EvalFor) bool { return e.Key == a.Key() }) {
+			e := state.CutOffEval(&a)
+			w.random(e.ID[:])
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // emitEvents decides which events are added to nodes: one command for each

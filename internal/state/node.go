@@ -122,3 +122,21 @@ func CutOff(a *berth.Alloc) bool {
 	}
 	return false
 }
+
+// Unfinished reports whether an allocation was to run to its end, was cut off
+// instead, and nothing took its place: its job must be evaluated.
+func (s *Snapshot) Unfinished(a *berth.Alloc) bool {
+	if !CutOff(a) || !a.Wanted() || a.Orphaned || !a.Rest().Next.IsZero() || a.Job.PerNode() || !a.Job.Finite(a.Group) {
+		return false
+	}
+	j := s.Job(a.Key())
+	return j != nil && j.UID == a.Job.UID && !j.Stop
+}
+
+// CutOffEval returns the evaluation that an allocation needs that was cut off,
+// without an ID.
+func CutOffEval(a *berth.Alloc) EvalFor {
+	return EvalFor{Key: a.Key(), EvalSeed: EvalSeed{
+		TriggeredBy: berth.TriggerAllocFailure, Cause: berth.Cause{Kind: berth.CauseAlloc, ID: a.ID.String()},
+	}}
+}

@@ -6,6 +6,9 @@
 // something changes, and the passing of time is no change: that is what this
 // controller is for.
 //
+// What such an agent has stopped by itself is evaluated when the agent reports
+// it. An audit finds what has no such evaluation.
+//
 // Everything it needs is in the state, so a new leader continues.
 package fence
 
@@ -23,6 +26,7 @@ import (
 type Controller struct {
 	chance *rand.ChaCha8
 	raised map[berth.JobKey]time.Time // when an evaluation was last raised here
+	next   time.Time                  // time of the next audit
 }
 
 // retry is how long an evaluation has to decide before another one is raised.
@@ -74,10 +78,7 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 			}
 		}
 	}
-	if len(due) == 0 {
-		return nil, again
-	}
-	create := &state.CreateEvals{Now: now.UnixNano()}
+	create := &state.CreateEvals{Now: now.UnixNano(), Evals: c.audit(snap, now)}
 	for k, node := range due {
 		e := state.EvalFor{Key: k}
 		e.TriggeredBy, e.Cause = berth.TriggerMaxDisconnectTimeout, berth.Cause{Kind: berth.CauseNode, ID: node.String()}
@@ -87,6 +88,9 @@ func (c *Controller) Step(snap *state.Snapshot, now time.Time) (do []state.Comma
 	slices.SortFunc(create.Evals, func(a, b state.EvalFor) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.ID, b.Key.ID))
 	})
+	if len(create.Evals) == 0 {
+		return nil, again
+	}
 	for i := range create.Evals {
 		e := &create.Evals[i]
 		c.chance.Read(e.ID[:])

@@ -142,3 +142,45 @@ func TestANodeThatIsBackIsLeftAlone(t *testing.T) {
 		t.Errorf("%d evaluations, again after %v, %s", evals, again, w.alloc().Client)
 	}
 }
+
+// A batch allocation that was cut off is placed again, though the evaluation
+// that its report should have raised is lost. That one evaluation looked is
+// enough, whatever became of it.
+func TestAnAuditFindsWhatWasCutOff(t *testing.T) {
+	w := newWorld(t)
+	w.job = statetest.Job(t, `{"ID": "batch", "Type": "batch", "TaskGroups": [{"Name": "g", "Count": 1, "Disconnect": {"StopOnClientAfter": 60000000000}}]}`)
+	w.Must(t, statetest.Register(w.job, 200))
+	w.decide()
+	cut := func() (id berth.AllocID) {
+		for a := range w.Tip().AllocsOf(w.job.Key()) {
+			if !a.Ended() {
+				id = a.ID
+				w.Must(t, &state.ReportAllocs{Node: a.NodeID, Updates: []state.AllocUpdate{{ID: a.ID, Client: berth.ClientComplete, Tasks: state.PackTaskStates(
+					map[string]*berth.TaskState{"task": {State: berth.TaskDead, FinishedAt: w.now, Events: []berth.TaskEvent{berth.NewTaskEvent(berth.EventCutOff, w.now)}}})}}})
+			}
+		}
+		return id
+	}
+	w.step()
+	id := cut()
+	w.now = w.now.Add(leader.Audit)
+	if evals, _ := w.step(); evals != 1 {
+		t.Fatalf("%d evaluations", evals)
+	}
+	if evals, _ := w.step(); evals != 0 {
+		t.Errorf("%d evaluations while one is being decided", evals)
+	}
+	w.decide()
+	if next := w.Tip().Alloc(id).Rest().Next; next.IsZero() {
+		t.Fatal("it was not placed again")
+	}
+	// Nothing is owed for one that an evaluation looked at.
+	cut()
+	w.Must(t, &state.CreateEvals{Now: w.now.UnixNano(), Evals: []state.EvalFor{{Key: w.job.Key(), EvalSeed: state.EvalSeed{
+		ID: statetest.ID[berth.Eval](300), TriggeredBy: berth.TriggerAllocFailure, Cause: berth.Cause{Kind: berth.CauseSystem}}}}})
+	w.Must(t, &state.CancelEvals{IDs: []berth.EvalID{statetest.ID[berth.Eval](300)}, Now: w.now.UnixNano()})
+	w.now = w.now.Add(leader.Audit)
+	if evals, _ := w.step(); evals != 0 {
+		t.Errorf("%d evaluations after one", evals)
+	}
+}
