@@ -359,14 +359,12 @@ func (g *group) decideSuccessor(s *slot, a *berth.Alloc) {
 
 // replaceOwed places the replacement of a stopped allocation that found no
 // capacity earlier. It counts as a reschedule if it would have been one then: a
-// full cluster grants no extra attempts.
+// full cluster grants no extra attempts. One that was stopped for the newest
+// version keeps its own if the newest may not be placed any more.
 func (g *group) replaceOwed(s *slot, a *berth.Alloc) {
 	g.replace(s, a)
-	switch a.Rest().StopReason {
-	case berth.StopFailed:
+	if a.Rest().StopReason == berth.StopFailed {
 		s.replacement.Failed = s.replacement.OldVersion || !g.outdated(a)
-	case berth.StopReplaced, berth.StopUnfit:
-		s.replacement.OldVersion = false // it was stopped for the newest version
 	}
 }
 
