@@ -89,10 +89,11 @@ func (g *group) rescheduleAt(a *berth.Alloc) (at time.Time, ok bool) {
 	if !p.Unlimited {
 		// Count from the time of the failure. Otherwise an allocation that was
 		// given up would be due again later, without an event to trigger an
-		// evaluation.
+		// evaluation. A replacement can lie ahead if the clock was put back since;
+		// one that lies far ahead must not count until the clock has caught up.
 		recent := g.owes(a.Index)
 		for _, e := range events {
-			if ended.Sub(time.Unix(0, e.RescheduleTime)) < p.Interval {
+			if ended.Sub(time.Unix(0, e.RescheduleTime)).Abs() < p.Interval {
 				recent++
 			}
 		}
