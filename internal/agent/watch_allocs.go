@@ -168,11 +168,15 @@ func (a *Agent) take(al *op.Alloc) error {
 	a.mu.Lock()
 	h := a.allocs[al.ID.String()]
 	a.mu.Unlock()
-	if h == nil && al.ClientStatus.Ended() {
+	switch {
+	case h == nil && al.ClientStatus.Ended():
 		// It ended here before the agent lost its records, or was given up
 		// for lost. It is not run again; what is left of it is ended.
 		a.hold(al)
 		a.end(al.ID.String())
+		return nil
+	case h != nil && h.runner == nil: // the next agent would run what is recorded
+		a.hold(al)
 		return nil
 	}
 	// Recorded first: it must be known after a crash whose processes run.
@@ -197,9 +201,6 @@ func (a *Agent) update(h *held, al *op.Alloc, recorded bool) {
 	restored := al.AllocModifyIndex < h.alloc.AllocModifyIndex || al.AllocModifyIndex > al.ModifyIndex
 	h.alloc, h.unrecorded = al, !recorded
 	a.mu.Unlock()
-	if h.runner == nil {
-		return
-	}
 	h.runner.Update(al)
 	// Servers did not hear the node, or forgot what they heard since.
 	if al.ClientStatus == berth.ClientUnknown || restored || h.runner.Ended() && !al.ClientStatus.Ended() {
