@@ -95,25 +95,6 @@ func anyOrNil[T any](p *T) any {
 	return p
 }
 
-// withPrefix returns the rows whose IDs have the prefix.
-func withPrefix[T any](p berth.IDPrefix, ix *cow.Tree[uint64], get func(uint32) *T, id func(*T) [16]byte) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		hi, _ := berth.ID[T](p.Lowest()).Words()
-		for _, slot := range ix.From(hi, 0) {
-			v := get(slot)
-			at, _ := berth.ID[T](id(v)).Words()
-			switch {
-			case p.Matches(id(v)):
-				if !yield(v) {
-					return
-				}
-			case at > hi: // past the prefix; among equal halves, others may come first
-				return
-			}
-		}
-	}
-}
-
 // UniqueKey reports whether an attribute or meta key is unique to each node.
 func UniqueKey(k string) bool { return strings.HasPrefix(k, "unique.") }
 
