@@ -166,7 +166,8 @@ func (f *follower) run() {
 	f.begin.Do(func() { go f.copy() })
 }
 
-// abandon ends the follower of a container that was not started.
+// abandon ends the follower of a container that was not started, or that is gone.
+// Nothing is written after it returns.
 func (f *follower) abandon() {
 	if f == nil {
 		return

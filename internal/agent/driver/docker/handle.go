@@ -170,6 +170,7 @@ func (h *handle) Release(ctx context.Context) error {
 	if err := h.d.remove(ctx, h.id); err != nil {
 		return err
 	}
+	h.logs.abandon() // it writes to the allocation's directory, which may be removed now
 	h.d.images.drop(h.image, h.id)
 	h.d.unclaim(h.launch)
 	return nil

@@ -105,6 +105,12 @@ func TestConfigOfATaskInANetwork(t *testing.T) {
 		t.Errorf("with a network of its own: %v", err)
 	} else if err := h.Release(t.Context()); err != nil {
 		t.Error(err)
+	} else {
+		select {
+		case <-h.(*handle).logs.done:
+		default:
+			t.Error("what follows the output of a container that was removed has not ended")
+		}
 	}
 }
 
