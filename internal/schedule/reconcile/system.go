@@ -334,13 +334,20 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	s.kept[at] = a
 }
 
-// replace starts the next batch of an update: as many instances as max_parallel
-// allows, including those that an earlier batch stopped and whose replacement
-// has no capacity yet. Unpromoted canaries of an earlier version go first.
+// replace decides what the newest version replaces now. Canaries first take the
+// spots of instances that were stopped for an earlier version. Other spots where
+// nothing runs come last: those can lack capacity for long.
 func (r *perNode) replace(s *nodeGroup) {
-	if s.roll.canaries > 0 && !s.roll.held {
-		r.chooseVacant(s)
-	}
+	r.chooseVacant(s, isReplaced)
+	r.replaceOutdated(s)
+	r.chooseVacant(s, func(*berth.Alloc) bool { return true })
+}
+
+// replaceOutdated starts the next batch of an update: as many instances as
+// max_parallel allows, including those that an earlier batch stopped and whose
+// replacement has no capacity yet. Unpromoted canaries of an earlier version go
+// first.
+func (r *perNode) replaceOutdated(s *nodeGroup) {
 	if len(s.outdated) == 0 {
 		return
 	}
@@ -404,7 +411,7 @@ func (r *perNode) underWay(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
-			if a := s.previous[at]; a != nil && s.kept[at] == nil && a.Rest().StopReason == berth.StopReplaced && r.feasible(s, place) {
+			if a := s.previous[at]; a != nil && s.kept[at] == nil && isReplaced(a) && r.feasible(s, place) {
 				n++
 			}
 		}

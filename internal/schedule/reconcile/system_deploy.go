@@ -104,7 +104,7 @@ func (r *perNode) vacant(s *nodeGroup) (n int) {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
 			a := s.previous[at]
-			if a != nil && s.kept[at] == nil && a.Rest().StopReason == berth.StopReplaced && r.older(s, a) && r.feasible(s, place) {
+			if a != nil && s.kept[at] == nil && isReplaced(a) && r.older(s, a) && r.feasible(s, place) {
 				n++
 			}
 		}
@@ -219,8 +219,7 @@ func (r *perNode) canaryFor(s *nodeGroup, prev *berth.Alloc) bool {
 // port until it has ended. Before its promotion a deployment replaces nothing
 // else.
 func (r *perNode) yieldedToCanary(s *nodeGroup, prev *berth.Alloc) bool {
-	m := prev.Rest()
-	return !s.roll.id.IsZero() && !prev.Wanted() && m.StopReason == berth.StopReplaced && m.Next.IsZero() &&
+	return !s.roll.id.IsZero() && !prev.Wanted() && isReplaced(prev) && prev.Rest().Next.IsZero() &&
 		prev.AllocModifyIndex >= r.Deployment.CreateIndex
 }
 
@@ -263,21 +262,29 @@ func (r *perNode) freeCanaries(s *nodeGroup) int {
 	return min(s.roll.canaries-proven, s.group.Update.MaxParallel) - unproven
 }
 
-// chooseVacant lets canaries take the spots where an older version ran that has
-// to be placed again. That stops nothing, so these go first.
-func (r *perNode) chooseVacant(s *nodeGroup) {
+// chooseVacant lets canaries take spots where nothing runs, and where an older
+// version would be placed again without them. may reports for the last
+// allocation of a spot whether a canary may take the spot.
+func (r *perNode) chooseVacant(s *nodeGroup, may func(*berth.Alloc) bool) {
+	if s.roll.canaries == 0 || s.roll.held {
+		return
+	}
 	free := r.freeCanaries(s)
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
 			at := spot{node.ID, index}
 			prev := s.previous[at]
-			if free > 0 && s.kept[at] == nil && prev != nil && r.older(s, prev) && !r.canaryFor(s, prev) && r.feasible(s, place) {
+			if free > 0 && s.kept[at] == nil && prev != nil && may(prev) && r.older(s, prev) && !r.canaryFor(s, prev) && r.feasible(s, place) {
 				free--
 				s.chosen[prev.ID] = true
 			}
 		}
 	}
 }
+
+// isReplaced reports whether an allocation was stopped to be replaced by a newer
+// version.
+func isReplaced(a *berth.Alloc) bool { return a.Rest().StopReason == berth.StopReplaced }
 
 // succeeded ends the deployment as successful if every node that can run
 // instances of its groups has healthy ones of the newest version.
