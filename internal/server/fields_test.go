@@ -67,9 +67,14 @@ func TestWorkersHaveTypesThatClientsKnow(t *testing.T) {
 	if err != nil || slices.Contains(args.EnabledSchedulers, "stream") || len(args.EnabledSchedulers) != 5 {
 		t.Errorf("%+v, %v", args, err)
 	}
-	info, err := r.api.Agent().GetSchedulerWorkersInfo(nil)
-	if err != nil || len(info.Schedulers) == 0 || slices.Contains(info.Schedulers[0].EnabledSchedulers, "stream") {
-		t.Errorf("%+v, %v", info, err)
+	// A server leads a moment before its workers are there.
+	var info *nomad.AgentSchedulerWorkersInfo
+	r.until("there are workers", func() bool {
+		info, err = r.api.Agent().GetSchedulerWorkersInfo(nil)
+		return err != nil || len(info.Schedulers) > 0
+	})
+	if err != nil || slices.Contains(info.Schedulers[0].EnabledSchedulers, "stream") {
+		t.Fatalf("%+v, %v", info, err)
 	}
 	args.EnabledSchedulers = []string{"stream"}
 	if args, err = r.api.Agent().SetSchedulerWorkerConfig(*args, nil); err != nil || !slices.Contains(args.EnabledSchedulers, "stream") {
