@@ -74,8 +74,10 @@ func TestAVersionThatNoNodeMeetsStopsNothing(t *testing.T) {
 	}
 }
 
-// While a driver is unhealthy everywhere, a change of the count stops nothing.
-func TestAnUnhealthyDriverStopsNothing(t *testing.T) {
+// A change that replaces no tasks is made in place where a driver is unhealthy: the
+// tasks may not have noticed, and the driver may recover. Only new instances need
+// a healthy one.
+func TestAnUnhealthyDriverReplacesNothing(t *testing.T) {
 	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,"Tasks":[{"Name":"t","Driver":"mock_driver","Resources":{"CPU":100,"MemoryMB":100}}]}]}`
 	r := newRollout(t, statetest.AddNode(1, 2000, 4000))
 	r.register(fmt.Sprintf(text, 2))
@@ -83,12 +85,19 @@ func TestAnUnhealthyDriverStopsNothing(t *testing.T) {
 	ill := statetest.AddNode(1, 2000, 4000)
 	ill.Node.Drivers = map[string]*berth.DriverInfo{"mock_driver": {Detected: true}}
 	r.log.Must(t, ill)
-	if d := r.register(fmt.Sprintf(text, 3)); len(d.Plan.Stop) != 0 || len(d.Plan.Place) != 0 || d.Plan.End.Blocked == nil {
-		t.Errorf("stops %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Place, d.Plan.End)
+	if d := r.register(fmt.Sprintf(text, 3)); len(d.Plan.Stop) != 0 || len(d.Plan.Update) != 2 || len(d.Plan.Place) != 0 || d.Plan.End.Blocked == nil || d.Plan.End.Queued["g"] != 1 {
+		t.Errorf("stops %v, updates %v, places %v, ends %+v", d.Plan.Stop, d.Plan.Update, d.Plan.Place, d.Plan.End)
 	}
-	r.log.Must(t, statetest.AddNode(1, 2000, 4000))
-	if d := r.again(); len(d.Plan.Stop) != 0 || len(d.Plan.Update) != 2 || len(d.Plan.Place) != 1 {
-		t.Errorf("when the driver is healthy again: stops %v, updates %v, places %v", d.Plan.Stop, d.Plan.Update, d.Plan.Place)
+	well := statetest.AddNode(2, 2000, 4000)
+	r.log.Must(t, well)
+	d := r.register(fmt.Sprintf(text, 4))
+	if len(d.Plan.Stop) != 0 || len(d.Plan.Update) != 2 || len(d.Plan.Place) != 2 {
+		t.Errorf("with a second node: stops %v, updates %v, places %v", d.Plan.Stop, d.Plan.Update, d.Plan.Place)
+	}
+	for _, p := range d.Plan.Place {
+		if p.NodeID != well.Node.ID {
+			t.Errorf("g[%d] is placed where the driver is unhealthy", p.Index)
+		}
 	}
 }
 

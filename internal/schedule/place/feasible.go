@@ -282,9 +282,11 @@ func Serves(j *berth.Job, n *berth.Node) bool {
 	return (j.NodePool == berth.AllNodePool || n.NodePool == j.NodePool) && inDatacenters(j.Datacenters, n.Datacenter)
 }
 
-// Feasibility tells which nodes meet the constraints of a group, regardless of
-// free capacity. Constraints that keep allocations apart do not count: a running
-// allocation already meets them.
+// Feasibility tells on which nodes the running allocations of a group may stay
+// when its conditions change, regardless of free capacity. Constraints that keep
+// allocations apart do not count, because a running allocation already meets them.
+// Nor do drivers: one that is unhealthy may recover, and the tasks may not have
+// noticed.
 type Feasibility struct{ filter *filter }
 
 // NewFeasibility returns the feasibility of nodes for a group of a job. Its work
@@ -305,7 +307,6 @@ func NewFeasibility(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup
 	keep(group.Constraints)
 	for _, t := range group.Tasks {
 		keep(t.Constraints)
-		f.drivers = append(f.drivers, t.Driver)
 	}
 	return Feasibility{f}
 }

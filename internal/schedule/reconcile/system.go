@@ -317,7 +317,7 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	n := r.Node(a.NodeID)
 	same := a.Job.Version == r.Job.Version
 	switch {
-	case same && !r.in.Keeps(s.number, n), !same && n.Ready() && !r.Feasible(s.number, n), !same && !r.in.Keeps(s.number, n):
+	case !r.in.Keeps(s.number, n), !same && n.Ready() && r.differs(a, s.group) && !r.Feasible(s.number, n):
 		r.stop(a, berth.StopNotMet, berth.ClientPending)
 		s.follow(at, a)
 		return
