@@ -300,10 +300,8 @@ func (r *perNode) ended(s *nodeGroup, at spot, a *berth.Alloc) {
 	case a.Client == berth.ClientComplete && finishes:
 	case a.Client != berth.ClientFailed: // lost, or a system job that ended on its own
 		s.follow(at, a)
-	case renewed && !s.roll.keepsOld(): // otherwise the successor would have the same version and fail too
-		r.stop(a, berth.StopReplaced, berth.ClientPending)
-		s.follow(at, a)
-	case a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Retry(a):
+	// A successor of the same version would fail, too, unless something asks for one.
+	case renewed && !s.roll.keepsOld(), a.Rest().Reschedule, a.Rest().ForceReschedule, r.in.Retry(a):
 		r.stop(a, berth.StopFailed, berth.ClientPending)
 		s.follow(at, a)
 	default: // the agent gave up on it: it stays failed
@@ -399,6 +397,7 @@ func (r *perNode) replaceOld(s *nodeGroup, at spot, a *berth.Alloc) {
 	r.stop(a, berth.StopReplaced, berth.ClientPending)
 	s.counts.Replace++
 	delete(s.kept, at)
+	delete(s.outdated, at)
 	s.follow(at, a)
 	if s.roll.canaries > 0 {
 		s.chosen[a.ID] = true
