@@ -101,6 +101,29 @@ func TestAnUnhealthyDriverReplacesNothing(t *testing.T) {
 	}
 }
 
+// A node that changed does not lose what runs there because the count of the group
+// changes. When the conditions change, too, it does.
+func TestOnlyNewConditionsMoveInstances(t *testing.T) {
+	const text = `{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,"Constraints":[{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}%s],"Resources":{"CPU":400,"MemoryMB":100}}]}`
+	node := func(n int, disk string) *state.RegisterNode {
+		r := statetest.AddNode(n, 2000, 4000)
+		r.Node.Meta = map[string]string{"disk": disk}
+		return r
+	}
+	r := newRollout(t, node(1, "ssd"))
+	r.register(fmt.Sprintf(text, 2, ""))
+	r.report()
+	r.log.Must(t, node(1, "hdd"))
+	r.log.Must(t, node(2, "ssd"))
+	if d := r.register(fmt.Sprintf(text, 3, "")); len(d.Plan.Stop) != 0 || len(d.Plan.Update) != 2 || len(d.Plan.Place) != 1 {
+		t.Errorf("another count: stops %v, updates %v, places %v", d.Plan.Stop, d.Plan.Update, d.Plan.Place)
+	}
+	const second = `,{"LTarget":"${node.datacenter}","Operand":"=","RTarget":"dc1"}`
+	if d := r.register(fmt.Sprintf(text, 3, second)); len(d.Plan.Stop) != 2 || len(d.Plan.Place) != 2 {
+		t.Errorf("one more constraint: stops %v, updates %v, places %v", d.Plan.Stop, d.Plan.Update, d.Plan.Place)
+	}
+}
+
 // Where some nodes meet a new constraint and have room, as many move as have a
 // place there. The others run on where they are.
 func TestWhatHasNoOtherPlaceStaysOnAnUnfitNode(t *testing.T) {

@@ -299,6 +299,11 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 		if len(p.Evict) > 0 && leaves(s, j) {
 			continue
 		}
+		// A node that joins while a deployment waits for canaries gets its instance
+		// when that ends, even if what the canaries replace is collected before.
+		if j.PerNode() && p.Previous.IsZero() && steps(s, j) {
+			continue
+		}
 		how := "fits"
 		if len(p.Evict) > 0 {
 			how = fmt.Sprintf("fits, if %d others go,", len(p.Evict))

@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"slices"
+
 	"berth"
 	"berth/internal/diff"
 )
@@ -42,4 +44,14 @@ func mustReplace(oldJob *berth.Job, old *berth.TaskGroup, newJob *berth.Job, new
 		}
 	}
 	return false
+}
+
+// newConditions reports whether two versions of a group, which differ in nothing
+// that replaces its allocations, say differently where they may run.
+func newConditions(oldJob *berth.Job, old *berth.TaskGroup, newJob *berth.Job, new *berth.TaskGroup) bool {
+	if oldJob.NodePool != newJob.NodePool || !slices.Equal(oldJob.Datacenters, newJob.Datacenters) ||
+		!slices.Equal(oldJob.Constraints, newJob.Constraints) || !slices.Equal(old.Constraints, new.Constraints) {
+		return true
+	}
+	return !slices.EqualFunc(old.Tasks, new.Tasks, func(a, b *berth.Task) bool { return slices.Equal(a.Constraints, b.Constraints) })
 }

@@ -320,14 +320,16 @@ func (g *group) yieldReason(a, to *berth.Alloc) berth.StopReason {
 	return berth.StopSurplus
 }
 
-// compareVersion compares a running allocation with the job's newest version.
+// compareVersion compares a running allocation with the job's newest version. If
+// that says nothing new about where the group may run, the allocation stays, even
+// if its node has changed meanwhile.
 func (g *group) compareVersion(s *slot, a *berth.Alloc) {
 	switch {
 	case a.Job.Version == g.Job.Version:
 		s.keep = a
 	case g.differs(a, g.spec):
 		s.old, s.why = a, berth.StopReplaced
-	case !g.Feasible(g.index, g.Node(a.NodeID)):
+	case newConditions(a.Job, a.Group, g.Job, g.spec) && !g.Feasible(g.index, g.Node(a.NodeID)):
 		s.old, s.why = a, berth.StopUnfit
 	case len(g.waits) > 0: // it goes to the newest version in its turn
 		s.keep = a
