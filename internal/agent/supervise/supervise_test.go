@@ -569,6 +569,18 @@ func TestAnOrphanNobodyRecordedIsFoundByItsMark(t *testing.T) {
 	}
 }
 
+// A process has no environment for a moment while it executes a program.
+func TestAMarkIsSeenWhileAProcessExecutesAnother(t *testing.T) {
+	a := newAlloc(t)
+	l := a.start("t", 1, a.sh(`export loop='exec sh -c "$loop"'; eval "$loop"`))
+	for i := range 5000 {
+		if !marked(l.PID, a.id, "t") {
+			t.Fatalf("look %d: alive %v, and the mark is not seen", i, alive(l.PID))
+		}
+	}
+	must(t, a.EndAll(t.Context(), 0))
+}
+
 func TestADamagedStateIsNotTrusted(t *testing.T) {
 	a := newAlloc(t)
 	l := a.start("t", 1, a.sh("exec sleep 1000"))
