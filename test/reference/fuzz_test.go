@@ -28,7 +28,7 @@ func TestEveryFuzzTargetIsRun(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.Name() == "node_modules" || d.Name() == ".git" {
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git") {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(path, "_test.go") {

@@ -442,7 +442,11 @@ func TestASupervisorEndsWithItsDirectory(t *testing.T) {
 	a := newAlloc(t)
 	a.start("t", 1, a.sh("sleep 0.2"))
 	pid := a.supervisor()
+	// It must not write while the directory is removed.
+	must(t, unix.Kill(pid, unix.SIGSTOP))
+	until(t, "it stands still", func() bool { p, _ := readProcess(pid); return p.state == 'T' })
 	must(t, os.RemoveAll(a.path))
+	must(t, unix.Kill(pid, unix.SIGCONT))
 	until(t, "it has ended", func() bool { return !alive(pid) })
 	must(t, errors.Join(a.Close(), a.root.Close(), os.Mkdir(a.path, 0o755)))
 	a.open()
