@@ -286,3 +286,26 @@ func read(t *testing.T, file string) string {
 	}
 	return string(b)
 }
+
+// Every Go file that a page names with its folder is there, from the root or from
+// internal.
+func TestFilesThatPagesNameAreThere(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
+		for _, m := range regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.go)`").FindAllStringSubmatch(read(t, page), -1) {
+			named++
+			if _, err := os.Stat(m[1]); err != nil {
+				if _, err := os.Stat(filepath.Join("internal", m[1])); err != nil {
+					t.Errorf("%s names %s, which is not there", page, m[1])
+				}
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("only %d names were found", named)
+	}
+}
