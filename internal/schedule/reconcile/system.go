@@ -145,7 +145,7 @@ type nodeGroup struct {
 	outdated  map[spot]*berth.Alloc  // runs with other tasks than the newest version has
 	batchUsed int                    // of the update that is under way: replaced already, by this evaluation
 	feasible  []memo                 // of Feasible, by place in Nodes; nil if nobody asked
-	begins    bool                   // nothing is there yet, or something is of an older version
+	begins    bool                   // nothing is of the newest version yet, or something runs in an older one
 	roll      rollout                // what a deployment lets the group do
 	chosen    map[berth.AllocID]bool // what canaries replace now
 }
@@ -163,10 +163,12 @@ const (
 func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *nodeGroup {
 	s := &nodeGroup{
 		roll: r.currentRollout(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
-		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, chosen: map[berth.AllocID]bool{}, begins: len(allocs) == 0,
+		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, chosen: map[berth.AllocID]bool{},
 	}
+	newest := func(a *berth.Alloc) bool { return a.Job.Version == r.Job.Version }
+	s.begins = !slices.ContainsFunc(allocs, newest)
 	for _, a := range allocs {
-		s.begins = s.begins || a.Wanted() && a.Job.Version != r.Job.Version
+		s.begins = s.begins || a.Wanted() && !newest(a)
 		r.judge(s, a)
 	}
 	return s
