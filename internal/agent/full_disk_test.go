@@ -63,8 +63,20 @@ func (m *machine) recorded(id string) (out local.Inspected) {
 // has no room for it.
 var padding = fmt.Sprintf(`,"Meta":{"padding":%q}`, strings.Repeat("x", 20_000))
 
-// filler notes its process and fills the disk.
-const filler = `echo $$ >> "$NOMAD_TASK_DIR/pids"; cat /dev/zero > "$NOMAD_ALLOC_DIR/data/zeros"; exec sleep 1000`
+// filler notes its process and fills the disk when fillDisk says so.
+const filler = `echo $$ >> "$NOMAD_TASK_DIR/pids"; until [ -e "$NOMAD_ALLOC_DIR/data/fill" ]; do sleep 0.02; done; ` +
+	`cat /dev/zero > "$NOMAD_ALLOC_DIR/data/zeros"; exec sleep 1000`
+
+// fillDisk has a filler that runs fill the disk, and returns when it is full. A
+// filler that did so at once could keep its own start from being recorded.
+func (m *machine) fillDisk(id string) {
+	m.t.Helper()
+	m.untilStatus(id, "running")
+	if err := os.WriteFile(filepath.Join(m.dir, "alloc", id, "alloc/data/fill"), nil, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	until(m.t, "the disk is full", func() bool { return m.free() == 0 })
+}
 
 // An allocation that has filled the disk ends when servers say so, and one that
 // they forgot is removed. The record follows when there is room.
@@ -76,9 +88,8 @@ func TestWhatFilledTheDiskIsStopped(t *testing.T) {
 	other := m.place(newAlloc(t, "service", shTask("main", sleeper), padding))
 	id := m.place(newAlloc(t, "service", shTask("main", filler), padding))
 	m.untilStatus(other, "running")
-	m.untilStatus(id, "running")
 	until(t, "the other has noted its process", func() bool { return len(m.pids(other, "main")) == 1 })
-	until(t, "the disk is full", func() bool { return m.free() == 0 })
+	m.fillDisk(id)
 	pids := append(m.pids(id, "main"), m.pids(other, "main")...)
 	m.stop(id)
 	m.untilStatus(id, "complete")
@@ -121,8 +132,7 @@ func TestWhatFilledTheDiskIsRemoved(t *testing.T) {
 			m.agent()
 			until(t, "the node is ready", m.isReady)
 			id := m.place(newAlloc(t, "service", shTask("main", filler), padding))
-			m.untilStatus(id, "running")
-			until(t, "the disk is full", func() bool { return m.free() == 0 })
+			m.fillDisk(id)
 			m.stop(id)
 			m.untilStatus(id, "complete")
 			remove(m, id)
