@@ -23,7 +23,6 @@ import (
 	"berth/internal/state"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 )
 
 // runAsProgram is in the environment of the test binary where it is to be the
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runAsProgram) != "" {
 		os.Exit(Main(os.Args))
 	}
-	goleak.VerifyTestMain(m)
+	eventually.Main(m)
 }
 
 // The scripts in testdata run commands against a real server. They are the

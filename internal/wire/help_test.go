@@ -19,7 +19,7 @@ import (
 	"berth/op"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.Main(m) }
 
 // start serves s on a loopback port until the test ends, and checks that
 // nothing of it is left running.
@@ -43,7 +43,9 @@ func start(t testing.TB, s *Server) string {
 		case <-time.After(eventually.Limit):
 			t.Errorf("Serve does not return")
 		}
-		goleak.VerifyNone(t, leaks)
+		if err := eventually.NoLeaks(leaks); err != nil {
+			t.Error(err)
+		}
 	})
 	return ln.Addr().String()
 }
