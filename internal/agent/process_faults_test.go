@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/eventually"
 	"berth/internal/failpoint"
 )
 
@@ -38,7 +39,7 @@ func TestKilledAtAnyStepNothingIsDoneTwiceOrForgotten(t *testing.T) {
 			if code := a.cmd.ProcessState.ExitCode(); code != failpoint.ExitCode {
 				t.Errorf("%s: exit code %d\n%s", p, code, tail(a.log.String(), 1000))
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(eventually.Limit):
 			t.Errorf("%s: the point was not passed", p)
 			a.kill()
 		}

@@ -121,7 +121,7 @@ func handle[In, Out any](srv *wire.Server, o op.Op[In, Out], f func(context.Cont
 func (m *machine) endAll() {
 	m.t.Helper()
 	entries, _ := os.ReadDir(filepath.Join(m.dir, "alloc"))
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 	defer cancel()
 	for _, e := range entries {
 		root, err := saferoot.Open(filepath.Join(m.dir, "alloc", e.Name()))
@@ -275,7 +275,7 @@ func (p *agentProc) term() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(eventually.Limit):
 		p.t.Fatal("the agent does not end")
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	"berth/op"
 )
 
@@ -145,7 +146,7 @@ func putAt(t *testing.T, api, path, body string) (code int, refusal, text string
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: 20 * time.Second}
+	client := &http.Client{Timeout: eventually.Limit}
 	base := api
 	if u.Scheme == "unix" {
 		base = "http://agent"

@@ -84,7 +84,7 @@ func newAlloc(t *testing.T, under ...string) *alloc {
 			said, _ := os.ReadFile(filepath.Join(path, ControlDir, fileLog))
 			t.Logf("the last supervisor says: %s", said)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 		defer cancel()
 		if err := a.EndAll(ctx, time.Second); err != nil {
 			t.Errorf("end all: %v", err)
@@ -134,7 +134,7 @@ func (a *alloc) start(task string, n uint64, st Start) *Launch {
 
 func (a *alloc) wait(task string, n uint64) *Exit {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), eventually.Limit)
 	defer cancel()
 	e, err := a.Wait(ctx, task, n, time.Second)
 	must(a.t, err)
