@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"berth/internal/eventually"
 	"time"
+
+	"berth/internal/environ"
+	"berth/internal/eventually"
 )
 
 // Mounts returns the mount points below a directory, the deepest first.
@@ -62,7 +63,8 @@ func (b *Bed) Processes() []Process { return processes(b.Mark, b.Dir, b.Binary) 
 func processes(mark, dir, binary string) (out []Process) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
-		env, _ := os.ReadFile(proc + "/environ")
+		pid, _ := strconv.Atoi(filepath.Base(proc))
+		env := environ.Of(pid)
 		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+MarkVar+"="+mark)) {
 			exe, _ := os.Readlink(proc + "/exe")
 			cwd, _ := os.Readlink(proc + "/cwd")
@@ -70,7 +72,7 @@ func processes(mark, dir, binary string) (out []Process) {
 				continue
 			}
 		}
-		if p, ok := look(proc, env); ok {
+		if p, ok := look(pid, proc, env); ok {
 			out = append(out, p)
 		}
 	}
@@ -82,8 +84,9 @@ func processes(mark, dir, binary string) (out []Process) {
 func AllProcesses() (out []Process) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
-		env, _ := os.ReadFile(proc + "/environ")
-		if p, ok := look(proc, env); ok && p.PID != 1 && p.PID != os.Getpid() {
+		pid, _ := strconv.Atoi(filepath.Base(proc))
+		env := environ.Of(pid)
+		if p, ok := look(pid, proc, env); ok && p.PID != 1 && p.PID != os.Getpid() {
 			out = append(out, p)
 		}
 	}
@@ -91,8 +94,8 @@ func AllProcesses() (out []Process) {
 }
 
 // look reads about a process. ok is false for one that has ended, reaped or not.
-func look(proc string, env []byte) (p Process, ok bool) {
-	p.PID, _ = strconv.Atoi(filepath.Base(proc))
+func look(pid int, proc string, env []byte) (p Process, ok bool) {
+	p.PID = pid
 	if !Alive(p.PID) {
 		return p, false
 	}

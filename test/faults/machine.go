@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"berth/internal/environ"
 	"berth/internal/failpoint"
 )
 
@@ -175,7 +176,8 @@ func lookAt(dir string) (p seen) {
 	p.zombie = bytes.Contains(stat, []byte(") Z "))
 	args, _ := os.ReadFile(dir + "/cmdline")
 	p.args = strings.TrimSpace(strings.ReplaceAll(string(args), "\x00", " "))
-	env, _ := os.ReadFile(dir + "/environ")
+	pid, _ := strconv.Atoi(filepath.Base(dir))
+	env := environ.Of(pid)
 	task := false
 	for v := range strings.SplitSeq(string(env), "\x00") {
 		switch name, value, _ := strings.Cut(v, "="); name {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/environ"
 	"berth/test/bed"
 )
 
@@ -50,9 +51,8 @@ func TestKilledWhileTasksComeAndGo(t *testing.T) {
 	for job, want := range c.wanted {
 		for id, pids := range a.settled(job, want.count) {
 			running[id] = true
-			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pids[0]))
-			if err != nil || !strings.Contains(string(env), "\x00WORD="+want.word+"\x00") {
-				t.Errorf("%s does not run as it was last registered, with %s: %v", job, want.word, err)
+			if env := environ.Of(pids[0]); !strings.Contains(string(env), "\x00WORD="+want.word+"\x00") {
+				t.Errorf("%s does not run as it was last registered, with %s", job, want.word)
 			}
 		}
 	}

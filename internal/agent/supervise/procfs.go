@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/environ"
 )
 
 // process is what /proc tells of one.
@@ -87,26 +89,8 @@ func processes() []process {
 // marked reports whether the process has the marks of the allocation and, unless
 // it is "", the task in its environment.
 func marked(pid int, alloc, task string) bool {
-	env := environ(pid)
+	env := environ.Of(pid)
 	return hasVar(env, Mark, alloc) && (task == "" || hasVar(env, TaskMark, task))
-}
-
-// environ returns the environment of a process as in /proc, nil if it has none. A
-// process that begins to execute a program has none for a moment, so environ looks
-// several times before it believes that.
-func environ(pid int) []byte {
-	dir := "/proc/" + strconv.Itoa(pid)
-	for look := range 8 {
-		env, err := os.ReadFile(dir + "/environ")
-		if err != nil || len(env) > 0 {
-			return env
-		}
-		if _, err := os.Readlink(dir + "/exe"); err != nil { // a thread of the kernel, or it has ended
-			return nil
-		}
-		time.Sleep(time.Duration(look) * 100 * time.Microsecond)
-	}
-	return nil
 }
 
 // hasVar reports whether an environment as in /proc, with a zero byte after
