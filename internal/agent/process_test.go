@@ -27,6 +27,7 @@ import (
 	"berth/internal/agent/driver/raw"
 	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/supervise"
+	"berth/internal/environ"
 	"berth/internal/eventually"
 	"berth/internal/saferoot"
 	"berth/internal/wire"
@@ -219,14 +220,14 @@ func TestSupervisorsThatEndAreNotLeft(t *testing.T) {
 func (m *machine) processes() (out []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
-		env, _ := os.ReadFile(d + "/environ")
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		env := environ.Of(pid)
 		cwd, _ := os.Readlink(d + "/cwd")
 		stat, _ := os.ReadFile(d + "/stat")
 		if bytes.Contains(stat, []byte(") Z ")) {
 			continue
 		}
 		if bytes.Contains(env, []byte("NOMAD_ALLOC_DIR="+m.dir+"/")) || strings.HasPrefix(cwd, m.dir+"/") {
-			pid, _ := strconv.Atoi(filepath.Base(d))
 			out = append(out, pid)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package environ reads the environment of processes that run, also of one that
-// is just executing a program.
+// Package environ reads the environment of a running process, even while it is
+// executing a new program.
 package environ
 
 import (
@@ -39,8 +39,9 @@ func Of(pid int) []byte {
 }
 
 // envEnd is the address at which the environment of a process ends, field 51 of
-// proc_pid_stat(5). It is "0" while a program is not set up yet. Two programs that a process executes
-// have different ones, because their stacks begin at random addresses.
+// proc_pid_stat(5). It is "0" while a program is not set up yet. Two programs that
+// a process executes have different ones, because their stacks begin at random
+// addresses.
 func envEnd(dir string) string {
 	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {
