@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -334,20 +335,33 @@ func TestExec(t *testing.T) {
 	if _, err := x.Exec(short, &driver.Exec{Command: []string{dockertest.Program, "run"}}); err == nil {
 		t.Error("it ended by itself")
 	}
-	for until := time.Now().Add(eventually.Limit); ; time.Sleep(20 * time.Millisecond) {
-		u, err := h.Usage(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		top, err := engine.Client.ContainerTop(ctx, h.(*handle).id, client.ContainerTopOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(top.Processes) == 1 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the command runs on: %+v %v", u, top.Processes)
-		}
+	alone(t, h)
+}
+
+// A command ends with its context even while the engine is starting it.
+func TestExecEndsWhileItStarts(t *testing.T) {
+	h, err := New(config(t)).Start(t.Context(), allocs(t)(1, does("run")))
+	if err != nil {
+		t.Fatal(err)
 	}
+	for after := time.Duration(0); after < 120*time.Millisecond; after += 4 * time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		if _, err := h.(driver.Execer).Exec(ctx, &driver.Exec{Command: []string{dockertest.Program, "run"}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %s: %v", after, err)
+		}
+		cancel()
+	}
+	alone(t, h)
+}
+
+// alone waits until the task's own process is the only one of its container.
+func alone(t *testing.T, h driver.Handle) {
+	t.Helper()
+	eventually.True(t, "the commands have ended", func() bool {
+		top, err := engine.Client.ContainerTop(t.Context(), h.(*handle).id, client.ContainerTopOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(top.Processes) == 1
+	})
 }

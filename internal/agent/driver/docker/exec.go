@@ -22,16 +22,9 @@ func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
 	if len(e.Command) == 0 {
 		return 0, berth.Errorf(berth.Invalid, "exec: no command")
 	}
-	engine := h.d.engine
-	made, err := engine.ExecCreate(ctx, h.id, client.ExecCreateOptions{
-		TTY: e.TTY, AttachStdin: e.Stdin != nil, AttachStdout: true, AttachStderr: !e.TTY, Cmd: e.Command,
-	})
+	id, conn, err := h.startExec(ctx, e)
 	if err != nil {
-		return 0, fmt.Errorf("exec: %w", err)
-	}
-	conn, err := engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: e.TTY})
-	if err != nil {
-		return 0, fmt.Errorf("exec: %w", err)
+		return 0, err
 	}
 	defer conn.Close()
 	inner, cancel := context.WithCancel(ctx)
@@ -43,7 +36,7 @@ func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
 		}()
 	}
 	if e.TTY && e.Resize != nil {
-		go h.resize(inner, made.ID, e.Resize)
+		go h.resize(inner, id, e.Resize)
 	}
 	copied := make(chan error, 1)
 	go func() {
@@ -56,15 +49,46 @@ func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
 	}()
 	select {
 	case err = <-copied:
+		close(copied)
 	case <-ctx.Done():
-		h.endExec(ctx, made.ID)
+		h.endExec(ctx, id, copied)
 		return 0, ctx.Err()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		h.endExec(ctx, made.ID)
+		h.endExec(ctx, id, copied)
 		return 0, fmt.Errorf("exec: its output: %w", err)
 	}
-	return h.execExit(ctx, made.ID)
+	code, err := h.execExit(ctx, id)
+	if err != nil {
+		h.endExec(ctx, id, copied)
+	}
+	return code, err
+}
+
+// startExec has the engine start a command, and returns the command's ID and
+// its streams. The engine goes on to start a command whose caller has left, so
+// ctx does not end this call once the command may run: Exec ends the command.
+func (h *handle) startExec(ctx context.Context, e *driver.Exec) (string, client.ExecAttachResult, error) {
+	engine, none := h.d.engine, client.ExecAttachResult{}
+	made, err := engine.ExecCreate(ctx, h.id, client.ExecCreateOptions{
+		TTY: e.TTY, AttachStdin: e.Stdin != nil, AttachStdout: true, AttachStderr: !e.TTY, Cmd: e.Command,
+	})
+	if err != nil {
+		return "", none, fmt.Errorf("exec: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", none, err
+	}
+	starting, cancel := late(ctx)
+	defer cancel()
+	conn, err := engine.ExecAttach(starting, made.ID, client.ExecAttachOptions{TTY: e.TTY})
+	if err != nil {
+		ended := make(chan error)
+		close(ended)
+		h.endExec(ctx, made.ID, ended)
+		return "", none, fmt.Errorf("exec: %w", err)
+	}
+	return made.ID, conn, nil
 }
 
 // orDiscard returns w, or a writer that drops everything.
@@ -107,27 +131,49 @@ func (h *handle) execExit(ctx context.Context, id string) (int, error) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			h.endExec(ctx, id)
 			return 0, ctx.Err()
 		}
 	}
 }
 
-// endExec kills a command. The engine has no call for it, so its process is
-// killed on the host, if it is one of the container.
-func (h *handle) endExec(ctx context.Context, id string) {
+// endExec kills a command. If its engine is still starting it, endExec waits
+// until the command runs, or until output says that there is no more of it: then
+// the command was not started, or has ended.
+func (h *handle) endExec(ctx context.Context, id string, output <-chan error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
-	got, err := h.d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
-	if err != nil || !got.Running || got.PID <= 1 {
-		return
+	for wait, over := 5*time.Millisecond, false; ; wait = min(2*wait, time.Second) {
+		select {
+		case <-output:
+			over = true
+		default:
+		}
+		got, err := h.d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+		if err == nil && got.Running && got.PID > 1 {
+			h.killExec(got.PID)
+			return
+		}
+		if starting := err == nil && got.Running; gone(err) || over && !starting {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			h.d.log.Warn("it is unknown whether a command in a container runs on: the engine does not say", "container", h.id, "error", err)
+			return
+		}
 	}
-	in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", got.PID))
+}
+
+// killExec kills a command in the container. The engine has no call for it, so
+// its process is killed on the host, if it is one of the container.
+func (h *handle) killExec(pid int) {
+	in, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil || !strings.Contains(string(in), h.id) {
 		h.d.log.Warn("a command in a container cannot be ended: its process is not on this machine", "container", h.id)
 		return
 	}
-	if err := syscall.Kill(got.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		h.d.log.Warn("a command in a container cannot be ended", "container", h.id, "error", err)
 	}
 }

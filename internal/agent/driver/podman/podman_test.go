@@ -3,6 +3,7 @@ package podman
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -301,8 +302,15 @@ func TestExec(t *testing.T) {
 		t.Error("it ended by itself")
 	}
 	end()
+	for after := time.Duration(0); after < 400*time.Millisecond; after += 20 * time.Millisecond { // while the engine starts it
+		short, end := context.WithTimeout(ctx, after)
+		if _, err := x.Exec(short, &driver.Exec{Command: []string{dockertest.Program, "run"}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %s: %v", after, err)
+		}
+		end()
+	}
 	id := containerID(t, h)
-	eventually.True(t, "the command has ended with its context", func() bool { return inContainer(id) == 1 })
+	eventually.True(t, "the commands have ended with their contexts", func() bool { return inContainer(id) == 1 })
 }
 
 // writer is a function as an io.Writer.
