@@ -53,6 +53,16 @@ plugin "raw_exec" {
 }
 `
 
+// unhurried is what the short form adds for a server: on a busy machine, a server
+// or a user that the machine holds up for some seconds is not given up. The long
+// form has the times that everybody has.
+func unhurried() (raft, limits string) {
+	if long > 0 {
+		return "", ""
+	}
+	return "raft_multiplier = 5", `limits { http_handshake_timeout = "1m" }`
+}
+
 func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	c := &cluster{Bed: bed.ForTest(t)}
@@ -82,15 +92,19 @@ func newCluster(t *testing.T, n int) *cluster {
 	}
 	for i, p := range ports {
 		others := strings.Join(slices.Delete(slices.Clone(peers), i, i+1), ", ")
+		raft, limits := unhurried()
 		a := start(fmt.Sprint("s", i+1), fmt.Sprintf(`
 server {
   enabled          = true
   bootstrap_expect = %d
+  %s
   server_join {
     retry_join     = [%s]
     retry_interval = "1s"
   }
-}`, n, others), p...)
+}
+%s
+`, n, raft, others, limits), p...)
 		c.servers = append(c.servers, &server{a, loopback(p[0]), loopback(p[1]), loopback(p[2])})
 	}
 	var addrs []string

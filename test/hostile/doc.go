@@ -5,5 +5,7 @@
 // answered, and every refusal says what is wrong.
 //
 // The short form is part of make test. make hostile takes an hour; it also holds
-// users' waits to a bound, which only a quiet machine can keep.
+// users' waits to a bound, and servers to the times that they have by default for
+// an election and for the headers of a request: only a quiet machine can keep
+// these.
 package hostile

@@ -47,7 +47,7 @@ func TestKilledInAStormOfRegistrations(t *testing.T) {
 		close(ctx)
 		g.Wait()
 		server.start()
-		server.joined()
+		w.until("the server leads", func() string { return server.fails("/v1/jobs") })
 		if t.Failed() {
 			return
 		}
