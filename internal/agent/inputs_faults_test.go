@@ -42,6 +42,7 @@ func appArchive(t *testing.T) []byte {
 // while the inputs of a task are made. The task then runs once, with each input whole
 // and once, and no process and no file of the work is left.
 func TestKilledAsInputsAreMade(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	whole := appArchive(t)
 	const half = "half a download"
 	for _, c := range []struct{ who, at string }{

@@ -17,6 +17,7 @@ import (
 // The agent is killed at each step of an allocation's life. A batch task runs
 // once nevertheless, a service has one process, and servers know it.
 func TestKilledAtAnyStepNothingIsDoneTwiceOrForgotten(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	points := []string{"agent/beat", "agent/pull", "agent/pulled", "agent/taken", "task/start", "task/started", "agent/report-before", "agent/report-after"}
 	for i := 1; i <= 7; i++ { // two tasks take seven steps
 		points = append(points, fmt.Sprintf("task/recorded@%d", i), fmt.Sprintf("local/write@%d", i))

@@ -70,6 +70,7 @@ func (m *machine) text(id, name string) string {
 // What renders is killed, once or several times, before the task starts. The task says
 // so, and starts all the same, once.
 func TestTheRendererIsKilledBeforeTheStart(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, kills := range []int{1, 2} {
 		if kills == 1 && !long() {
 			continue
@@ -139,12 +140,14 @@ func (m *machine) toldOf(id, mode, text string, changes int) {
 // What renders for a task that runs is killed, by somebody or with its agent. The
 // change is there later, and the task is told of it once, as of the one that follows.
 func TestTheRendererIsKilledWhileTheTaskRuns(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, who := range []string{"renderer", "agent"} {
 		for i, c := range changes {
 			if who == "agent" && i > 1 || !long() && (who == "agent") != (c.mode == "signal") {
 				continue
 			}
 			t.Run(who+" "+c.mode, func(t *testing.T) {
+				t.Parallel()
 				m := newMachine(t)
 				m.vars.put("slow", "no", "text", "one")
 				a := m.agent()
@@ -180,6 +183,7 @@ func TestTheRendererIsKilledWhileTheTaskRuns(t *testing.T) {
 // The agent is killed after it has written a template, and before the task is told.
 // The next agent tells it, once.
 func TestTheAgentIsKilledBeforeTheTaskIsToldOfAChange(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, c := range changes {
 		if !long() && c.mode != "restart" && c.mode != "script" {
 			continue
