@@ -66,8 +66,9 @@ func (h *handle) Exec(ctx context.Context, e *driver.Exec) (int, error) {
 }
 
 // startExec has the engine start a command, and returns the command's ID and
-// its streams. The engine goes on to start a command whose caller has left, so
-// ctx does not end this call once the command may run: Exec ends the command.
+// its streams. An engine that has been asked to start a command starts it even if
+// the caller has left. So from then on startExec does not end with ctx: the caller
+// needs the streams to tell when there is a command to kill.
 func (h *handle) startExec(ctx context.Context, e *driver.Exec) (string, client.ExecAttachResult, error) {
 	engine, none := h.d.engine, client.ExecAttachResult{}
 	made, err := engine.ExecCreate(ctx, h.id, client.ExecCreateOptions{
@@ -136,9 +137,9 @@ func (h *handle) execExit(ctx context.Context, id string) (int, error) {
 	}
 }
 
-// endExec kills a command. If its engine is still starting it, endExec waits
-// until the command runs, or until output says that there is no more of it: then
-// the command was not started, or has ended.
+// endExec kills a command. If the engine is still starting it, endExec waits for
+// up to a minute until the command runs and can be killed. Once output has a
+// result or is closed, a command that does not run has ended or failed to start.
 func (h *handle) endExec(ctx context.Context, id string, output <-chan error) {
 	ctx, cancel := late(ctx)
 	defer cancel()
