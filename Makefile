@@ -34,9 +34,9 @@ RUNS        ?= 3
 ROUNDS      ?= 20
 FAULT       ?=
 
-# Packages whose tests start processes run one after the other; in those of
-# test/terms there are none.
-PROCESSES = $$($(GO) list -tags faults ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
+# Tests that start processes wait for them, so two packages run beside each other,
+# those that take longest first. In test/terms and test/histories there are none.
+PROCESSES = $$($(GO) list -tags faults ./test/real ./test/faults ./internal/agent ./test/ui ./test/hostile ./test/network ./internal/agent/... ./test/... | grep -v -e '^berth/test/terms' -e '^berth/test/histories')
 UNITS     = $$($(GO) list -tags faults ./... | grep -v -e '^berth/internal/agent' -e '^berth/test') ./test/terms ./test/histories
 
 # Programs are static: they need no C compiler to build and no libc to run. Tests
@@ -149,8 +149,8 @@ unit:
 
 .PHONY: processes
 processes:
-	$(RACE) -p 1 -timeout 20m $(PROCESSES)
-	$(GO) test -count=1 -run TestMemoryOfTheFetcher ./internal/agent/fetch
+	$(RACE) -p 2 -timeout 40m $(PROCESSES)
+	CGO_ENABLED=0 $(GO) test -tags faults -count=1 -run TestMemoryOfTheFetcher ./internal/agent/fetch
 
 # Each package of PROCESSES alone and each part of the tests, N times: make flaky
 # N=20 LOAD=20 FLAKY="./test/real unit" RUN=TestStorm. It prints a table of what

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"debug/elf"
 	"errors"
 	"go/ast"
@@ -139,11 +138,12 @@ func pointNames(t *testing.T) (names []string) {
 	return names
 }
 
-// build builds the program, and returns where it is.
+// build builds the program as make does, and returns where it is.
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "berth")
-	cmd := exec.CommandContext(context.Background(), "go", append(append([]string{"build"}, flags...), "-o", out, ".")...)
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-trimpath", "-ldflags", "-s -w"}, flags...), "-o", out, ".")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

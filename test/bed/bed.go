@@ -31,7 +31,7 @@ const MarkVar = "LC_BERTH_BED"
 // Bed holds the processes of one test or one run.
 type Bed struct {
 	Dir    string   // absolute; configuration, data and logs are below it
-	Binary string   // absolute path of the berth binary
+	Binary string   // absolute path of the berth binary that agents run
 	Mark   string   // value of MarkVar
 	Env    []string // more environment of all processes
 

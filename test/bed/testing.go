@@ -11,12 +11,13 @@ import (
 // suite is what the tests of a package share.
 var suite struct {
 	dir    string // with the binary and the beds
-	binary string
+	binary string // that of agents
 	beds   atomic.Int32
 }
 
 // Main is the body of TestMain in a package that runs the binary: it builds it,
-// with flags for go build, runs the tests, and fails if they left anything.
+// runs the tests, and fails if they left anything. With flags for go build, agents
+// run a binary of their own that is built with them.
 func Main(m *testing.M, flags ...string) (code int) {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
@@ -27,8 +28,17 @@ func Main(m *testing.M, flags ...string) (code int) {
 		return fail(err)
 	}
 	defer os.RemoveAll(suite.dir)
-	if suite.binary, err = Build(suite.dir, flags...); err != nil {
+	if suite.binary, err = Build(suite.dir); err != nil {
 		return fail(err)
+	}
+	if len(flags) > 0 {
+		agents := filepath.Join(suite.dir, "agents")
+		if err := os.Mkdir(agents, 0o700); err != nil {
+			return fail(err)
+		}
+		if suite.binary, err = Build(agents, flags...); err != nil {
+			return fail(err)
+		}
 	}
 	code = m.Run()
 	all := New(suite.dir, suite.binary) // its mark is a prefix of all beds' marks
@@ -44,7 +54,8 @@ func Main(m *testing.M, flags ...string) (code int) {
 	return code
 }
 
-// SuiteDir is the directory of the binary, which all tests of a package share.
+// SuiteDir is the directory of the binary, "berth", which all tests of a package
+// share.
 func SuiteDir() string { return suite.dir }
 
 // ForTest returns a bed for a test of a package that uses Main. It ends with the

@@ -7,14 +7,12 @@ import (
 	"io"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
 
 	"berth/internal/eventually"
-	"berth/test/bed"
 )
 
 // A command runs beside a task, as its user and in its directory, through an
@@ -134,7 +132,7 @@ EOT
 	id := a.allocs("echo")[0].ID
 	local := freePort(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	forwarding, err := w.Command(ctx, filepath.Join(bed.SuiteDir(), "berth"), []string{"BERTH_ADDR=" + a.addr}, "alloc", "port-forward", id, fmt.Sprint(local, ":talk"))
+	forwarding, err := w.Command(ctx, w.Binary, []string{"BERTH_ADDR=" + a.addr}, "alloc", "port-forward", id, fmt.Sprint(local, ":talk"))
 	if err != nil {
 		t.Fatal(err)
 	}

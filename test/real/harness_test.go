@@ -23,6 +23,8 @@ import (
 	"berth/test/bed"
 )
 
+// Agents, and commands that run for longer, look for data races. Most commands run
+// the plain binary, which starts faster.
 func TestMain(m *testing.M) { os.Exit(bed.Main(m, "-race")) }
 
 // world is everything that one test starts.

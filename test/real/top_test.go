@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"berth/test/bed"
 )
 
 // terminal is a real terminal of 120 columns and 40 rows: what is written to it is
@@ -89,7 +86,7 @@ func TestTopInATerminal(t *testing.T) {
 	id := a.allocs("busy")[0].ID
 
 	term := newTerminal(t)
-	c := exec.CommandContext(t.Context(), filepath.Join(bed.SuiteDir(), "berth"), "top", "-interval", "200ms")
+	c := exec.CommandContext(t.Context(), w.Binary, "top", "-interval", "200ms")
 	c.Env = w.Environ("BERTH_ADDR="+a.addr, "TERM=xterm-256color")
 	c.Stdin, c.Stdout, c.Stderr = term.slave, term.slave, term.slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
