@@ -2,14 +2,14 @@ package admit
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // actionName is the form of an action's name, as publicly documented for Nomad.
-var actionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
+var actionName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
 // actions checks the actions of a task.
 func (c *checker) actions(at string, t *berth.Task) {

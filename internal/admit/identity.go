@@ -3,12 +3,12 @@ package admit
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // identities puts the default identity in its place, and fills in what each
@@ -39,7 +39,7 @@ func (d *decoder) identities(t *berth.Task) {
 
 // identityForm is what the name of an identity may be: it becomes part of a
 // file's name and of an environment variable.
-var identityForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var identityForm = pattern.New(`^[a-zA-Z0-9_-]{1,128}$`)
 
 // minIdentityTTL is the shortest time for which an identity can be valid.
 const minIdentityTTL = 10 * time.Second

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"berth"
+	"berth/internal/pattern"
 	"berth/internal/templating"
 )
 
@@ -198,7 +198,7 @@ func (c *checker) templateChange(here string, x *berth.Template) {
 }
 
 // secretForm is what the name of a secret may be: it is part of ${secret.…}.
-var secretForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var secretForm = pattern.New(`^[a-zA-Z0-9_-]{1,128}$`)
 
 // secrets checks the secrets of a task.
 func (c *checker) secrets(at string, t *berth.Task) {
@@ -229,7 +229,7 @@ func (c *checker) secrets(at string, t *berth.Task) {
 }
 
 // providerForm is what a provider of secrets may be called: it is a file of the node.
-var providerForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+var providerForm = pattern.New(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 
 // secretProvider checks where a secret comes from, and all of one that comes from a
 // program of the node. It reports whether it does.

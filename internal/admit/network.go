@@ -5,11 +5,11 @@ import (
 	"maps"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"berth"
+	"berth/internal/pattern"
 	"berth/internal/validate"
 )
 
@@ -30,7 +30,7 @@ func sortPorts(n *berth.NetworkResource) {
 
 // portLabel is the form of a port's label, which becomes part of the names of
 // environment variables.
-var portLabel = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var portLabel = pattern.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // portSpace is a port of a host network.
 type portSpace struct {
@@ -126,7 +126,7 @@ func (c *checker) taskNetwork(at string, g *berth.TaskGroup, networks []berth.Ne
 }
 
 // hostName is the form of a host name: RFC 1123 labels, separated by dots.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+var hostName = pattern.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
 // groupNetwork checks what only a network of the group's own can have.
 func (c *checker) groupNetwork(at string, n *berth.NetworkResource) {

@@ -2,12 +2,12 @@ package admit
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // Limits of a stream job. Its whole plan is a single value in the log.
@@ -22,7 +22,7 @@ const (
 
 // streamName matches the names of parts of a stream job. They occur in paths
 // and in other names.
-var streamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var streamName = pattern.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // completeStream sets the defaults of fields that were given as empty text.
 func completeStream(s *berth.StreamSpec, job berth.JobID) {

@@ -3,16 +3,16 @@ package admit
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"berth"
 	"berth/internal/expr"
+	"berth/internal/pattern"
 )
 
 // propertyName matches the names that an expression can use.
-var propertyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var propertyName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // streamPort checks that s names an output, or an input, of a group.
 func (c *checker) streamPort(at string, j *berth.Job, s string, output bool) bool {

@@ -13,10 +13,11 @@ import (
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // validName is the form of the names of auth methods.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var validName = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // Limits of auth methods.
 const (
@@ -203,7 +204,7 @@ func ValidateRule(r *berth.ACLBindingRule) error {
 }
 
 // fieldName is the form of the names that claims are mapped to.
-var fieldName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var fieldName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // placeholder is what a template has values in place of.
 var placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)

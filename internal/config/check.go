@@ -5,11 +5,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"berth/internal/pattern"
 	"berth/internal/sameorigin"
 	"berth/op"
 )
@@ -44,9 +44,9 @@ func (d *decoder) complete(dev bool) {
 }
 
 var (
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
-	metaForm = regexp.MustCompile(`^[A-Za-z0-9._/-]{1,128}$`)
-	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+	nameForm = pattern.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+	metaForm = pattern.New(`^[A-Za-z0-9._/-]{1,128}$`)
+	hostForm = pattern.New(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 )
 
 // names checks the agent's name, region and datacenter. The name defaults to

@@ -3,9 +3,10 @@ package config
 import (
 	"net"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
+
+	"berth/internal/pattern"
 )
 
 // DNS configures the DNS server of an agent. Nomad has none: this is an extension.
@@ -34,7 +35,7 @@ var dnsKeys = table{
 }
 
 // domainForm is the form of a domain: labels of letters, digits and hyphens.
-var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+var domainForm = pattern.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 // dns checks the dns block. Recursors without a port get 53.
 func (d *decoder) dns() {

@@ -3,7 +3,8 @@ package config
 import (
 	"net/netip"
 	"path/filepath"
-	"regexp"
+
+	"berth/internal/pattern"
 )
 
 // GroupNetworks says how networks of groups are made.
@@ -31,7 +32,7 @@ var groupNetworkKeys = table{
 
 // interfaceName is the form of the name of a network interface: Linux allows at
 // most 15 bytes.
-var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$`)
+var interfaceName = pattern.New(`^[A-Za-z0-9._-]{1,15}$`)
 
 // groupNetworks checks how networks of groups are made.
 func (d *decoder) groupNetworks() {

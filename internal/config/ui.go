@@ -1,9 +1,10 @@
 package config
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"berth/internal/pattern"
 )
 
 // UI configures the web UI.
@@ -54,10 +55,10 @@ var unsupportedUI = table{
 
 var (
 	// colorForm is a color of CSS: #1f6feb or a name.
-	colorForm = regexp.MustCompile(`^(#[0-9a-fA-F]{3,8}|[a-zA-Z]{1,30})?$`)
+	colorForm = pattern.New(`^(#[0-9a-fA-F]{3,8}|[a-zA-Z]{1,30})?$`)
 	// sourceForm is a source of a Content-Security-Policy. Others could end the
 	// directive and begin one.
-	sourceForm = regexp.MustCompile(`^[!-+\--:<-~]{1,200}$`)
+	sourceForm = pattern.New(`^[!-+\--:<-~]{1,200}$`)
 )
 
 // maxLabel is the most characters of a label.

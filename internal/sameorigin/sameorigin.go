@@ -23,9 +23,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"berth/internal/pattern"
 )
 
 // Policy decides which requests an API answers. The zero Policy knows IP
@@ -74,10 +75,10 @@ var loopback = []string{"localhost", "ip6-localhost", "localhost.localdomain"}
 const anyHost = "*"
 
 // entryForm is a DNS name, or "*." and one, with an optional port.
-var entryForm = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?(:[0-9]{1,5})?$`)
+var entryForm = pattern.New(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?(:[0-9]{1,5})?$`)
 
 // nameForm is a DNS name in lower case.
-var nameForm = regexp.MustCompile(`^[a-z0-9_.-]{1,253}$`)
+var nameForm = pattern.New(`^[a-z0-9_.-]{1,253}$`)
 
 // Valid reports whether s can be a configured name: a DNS name, "*." and a
 // domain for all names below it, either with a port, or "*" for every name.

@@ -1,14 +1,14 @@
 package validate
 
 import (
-	"regexp"
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // aclName is the form of the names of policies and roles.
-var aclName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var aclName = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // maxACLLinks is how many policies and roles a token or role has at most.
 const maxACLLinks = 100

@@ -2,19 +2,19 @@ package validate
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // csiName is the form of the ID and the name of a CSI volume; csiPlugin that of a
 // plugin's ID, which names directories of nodes.
 var (
 	csiName   = volumeName
-	csiPlugin = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	csiPlugin = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
 // csiAccess are the access modes of CSI volumes.
@@ -85,7 +85,7 @@ func isLine(text string) bool {
 }
 
 // csiFS is the form of the type of a file system.
-var csiFS = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
+var csiFS = pattern.New(`^[A-Za-z0-9._-]{0,64}$`)
 
 // HasMountOptions reports whether mount options, which may be nil, ask for something.
 func HasMountOptions(m *berth.CSIMountOptions) bool {

@@ -1,19 +1,19 @@
 package validate
 
 import (
-	"regexp"
 	"slices"
 	"unicode/utf8"
 
 	"berth"
 	"berth/internal/glob"
+	"berth/internal/pattern"
 )
 
 // maxNamespaceDescription is the longest description of a namespace, in bytes.
 const maxNamespaceDescription = 256
 
 // namespaceName is the form of a namespace's name.
-var namespaceName = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
+var namespaceName = pattern.New(`^[A-Za-z0-9-]{1,128}$`)
 
 // Namespace returns every problem of the namespace.
 func Namespace(n *berth.Namespace) error {

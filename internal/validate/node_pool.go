@@ -1,10 +1,10 @@
 package validate
 
 import (
-	"regexp"
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // Bounds of a node pool.
@@ -14,7 +14,7 @@ const (
 )
 
 // poolName is the form of a node pool's name; 128 is maxPoolName.
-var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var poolName = pattern.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // NodesPool returns the problems of the pool that a node registers with;
 // path is the name of its field.

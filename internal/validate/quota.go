@@ -1,12 +1,12 @@
 package validate
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // Limits of a quota's own size.
@@ -16,11 +16,11 @@ const (
 )
 
 // quotaName is the form of a quota's name.
-var quotaName = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
+var quotaName = pattern.New(`^[A-Za-z0-9-]{1,128}$`)
 
 // deviceName is the form of a device's name: type, vendor/type or
 // vendor/type/name.
-var deviceName = regexp.MustCompile(`^[^/\s]+(/[^/\s]+){0,2}$`)
+var deviceName = pattern.New(`^[^/\s]+(/[^/\s]+){0,2}$`)
 
 // Quota returns every problem of the quota.
 func Quota(q *berth.Quota) error {

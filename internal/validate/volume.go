@@ -3,13 +3,13 @@ package validate
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"berth"
+	"berth/internal/pattern"
 )
 
 // Limits of a volume's own size.
@@ -22,11 +22,11 @@ const (
 
 // volumeName is the form of a volume's name. A source with per_alloc ends
 // in the number of the allocation: data[0].
-var volumeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[0-9]{1,6}\])?$`)
+var volumeName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[0-9]{1,6}\])?$`)
 
 // hostPlugin is the form of a host volume plugin's ID. It names a file below the
 // plugin directory of a node, so it has no way out of there.
-var hostPlugin = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+var hostPlugin = pattern.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
 // The access modes and attachment modes of host volumes.
 var (

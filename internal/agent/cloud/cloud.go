@@ -16,13 +16,13 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"berth/internal/limit"
+	"berth/internal/pattern"
 	"berth/internal/rest"
 )
 
@@ -125,7 +125,7 @@ func once(ctx context.Context, name string) (map[string]string, error) {
 }
 
 // keyForm is what jobs can refer to as ${attr.…}.
-var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]{1,128}$`)
+var keyForm = pattern.New(`^[a-zA-Z0-9_.\-/]{1,128}$`)
 
 // asker asks one metadata service.
 type asker struct {

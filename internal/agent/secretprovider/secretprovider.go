@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"berth"
 	"berth/internal/agent/isolate"
+	"berth/internal/pattern"
 	"berth/internal/saferoot"
 )
 
@@ -34,7 +34,7 @@ type Providers struct {
 }
 
 // nameForm is what a provider may be called. It is a file name.
-var nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+var nameForm = pattern.New(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
 
 // IsName reports whether a text can be the name of a provider.
 func IsName(s string) bool { return nameForm.MatchString(s) }
