@@ -19,6 +19,10 @@ func Until(ctx context.Context, what string, amiss func() string) error {
 	return Poll(ctx, what, amiss)
 }
 
+// Got is what is amiss when a text that was read is not yet what it must be. It is
+// never "", so a text that is still empty is waited for, too.
+func Got(text string) string { return fmt.Sprintf("got %q", text) }
+
 // Poll is Until for as long as ctx lasts.
 func Poll(ctx context.Context, what string, amiss func() string) error {
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -226,7 +226,7 @@ func TestContainersOnABridge(t *testing.T) {
 	// old one answers.
 	must(t, bed.Until(t.Context(), "the restart of the task beside it", func() string {
 		if out := berth("alloc", "status", id); !strings.Contains(out, "The network of the allocation was made again") {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	}))

@@ -288,7 +288,7 @@ func TestAServiceOnABridge(t *testing.T) {
 				return err.Error()
 			}
 			if !strings.Contains(answer.Text, "own address "+own+"\n") {
-				return answer.Text
+				return bed.Got(answer.Text)
 			}
 			return ""
 		}))

@@ -76,7 +76,10 @@ server {
 	w.until("the server leads", func() string {
 		r := s.berth("node", "intro", "create", "-node-name", "guest", "-t", "{{.JWT}}")
 		jwt = strings.TrimSpace(r.Out)
-		return r.Err
+		if r.Code != 0 {
+			return r.String()
+		}
+		return ""
 	})
 	node := func(name, jwt string) *agent {
 		a := w.unstarted(name, strings.ReplaceAll(onlyNode, "SERVER", s.rpc), `client { intro_token = "`+jwt+`" }`)

@@ -239,7 +239,7 @@ func (x *canaryWork) begin() {
 	x.w.until("the node is ready", func() string {
 		_, b := x.ask(x.root, "GET", "/v1/nodes", "", false)
 		if !strings.Contains(string(b), `"Status":"ready"`) {
-			return string(b)
+			return bed.Got(string(b))
 		}
 		return ""
 	})

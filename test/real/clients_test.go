@@ -141,7 +141,7 @@ scrape_configs:
 				return ""
 			}
 		}
-		return r.Text
+		return bed.Got(r.Text)
 	})
 	r, err := bed.Call(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/api/v1/query?query=nomad_client_allocations_running", port), "")
 	if err != nil || !strings.Contains(r.Text, `"nomad_client_allocations_running"`) {

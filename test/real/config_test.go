@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"berth/internal/failpoint"
+	"berth/test/bed"
 )
 
 // What is unknown, or would protect something and is not built, refuses to
@@ -103,7 +104,7 @@ func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
 	for _, s := range others {
 		w.until(s.Name+" misses it", func() string {
 			if said(s, "failed") == 0 {
-				return s.Said()
+				return bed.Got(s.Said())
 			}
 			return ""
 		})
@@ -172,7 +173,7 @@ func TestClosedByDefault(t *testing.T) {
 	open.start()
 	w.until("it has warned", func() string {
 		if out := open.Said(); !strings.Contains(out, "level=WARN") {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	})

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // needsLoops skips a test where there are no loop devices.
@@ -52,7 +54,7 @@ func TestABlockDeviceMovesWithItsAllocation(t *testing.T) {
 		w.until("the device says "+n, func() string {
 			b, err := os.ReadFile(filepath.Join(w.provider, "volumes", volume, "disk"))
 			if err != nil || len(b) < 8 || strings.TrimSpace(string(b[:8])) != n {
-				return w.a.berth("job", "status", "raw").Out + w.a.berth("volume", "status", "-type", "csi", volume).Out
+				return bed.Got(w.a.berth("job", "status", "raw").Out + w.a.berth("volume", "status", "-type", "csi", volume).Out)
 			}
 			return ""
 		})
@@ -82,7 +84,7 @@ func TestABlockDeviceMovesWithItsAllocation(t *testing.T) {
 	}
 	w.until("the task sees the new size", func() string {
 		if got := size(); got != "2097152" {
-			return got
+			return bed.Got(got)
 		}
 		return ""
 	})

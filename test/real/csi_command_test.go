@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
+
+	"berth/test/bed"
 )
 
 const keyed = `
@@ -69,7 +71,7 @@ func TestCSIVolumesThroughTheCommandLine(t *testing.T) {
 	w.until("its status shows who uses it", func() string {
 		out := w.a.good("volume", "status", "data")
 		if !strings.Contains(out, "write   published") || !strings.Contains(out, "running") {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	})

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // A system job has a CSI volume on each node that runs the plugin, if its access mode
@@ -39,14 +41,14 @@ capability {`, 1)
 	job("multi-node-multi-writer")
 	w.until("it runs on both nodes", func() string {
 		if len(wrote()) != 2 {
-			return w.a.berth("job", "status", "counter").Out
+			return bed.Got(w.a.berth("job", "status", "counter").Out)
 		}
 		return ""
 	})
 	w.a.good("job", "stop", "-purge", "counter")
 	w.until("no node has the volume", func() string {
 		if r := w.a.berth("volume", "status", "-type", "csi", "data"); !strings.Contains(r.Out, "No allocations use the volume") {
-			return r.Out
+			return bed.Got(r.Out)
 		}
 		return ""
 	})
@@ -56,7 +58,7 @@ capability {`, 1)
 	w.until("it runs on one node", func() string {
 		list := wrote()
 		if len(list) != 1 {
-			return w.a.berth("job", "status", "counter").Out
+			return bed.Got(w.a.berth("job", "status", "counter").Out)
 		}
 		on = list[0]
 		return ""
@@ -64,7 +66,7 @@ capability {`, 1)
 	w.until("it says what the other waits for", func() string {
 		r := w.a.berth("job", "status", "counter")
 		if !strings.Contains(r.Out, "CSI volume data is in use on another node, and access mode single-node-writer") {
-			return r.Out
+			return bed.Got(r.Out)
 		}
 		return ""
 	})
@@ -76,7 +78,7 @@ capability {`, 1)
 	}
 	w.until("it runs on the other node", func() string {
 		if list := wrote(); len(list) != 1 || list[0] == on {
-			return w.a.berth("job", "status", "counter").Out + w.a.berth("volume", "status", "-type", "csi", "data").Out
+			return bed.Got(w.a.berth("job", "status", "counter").Out + w.a.berth("volume", "status", "-type", "csi", "data").Out)
 		}
 		return ""
 	})

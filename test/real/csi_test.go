@@ -150,7 +150,7 @@ func (w *csiWorld) did(want ...string) {
 	w.until("the provider has done "+strings.Join(want, ", "), func() string {
 		b, _ := os.ReadFile(filepath.Join(w.provider, "log"))
 		if string(b) != strings.Join(want, "\n")+"\n" {
-			return string(b)
+			return bed.Got(string(b))
 		}
 		return ""
 	})
@@ -197,7 +197,7 @@ func TestACSIVolumeMovesWithItsAllocation(t *testing.T) {
 	w.a.good("job", "stop", "-purge", "counter")
 	w.until("the volume is deleted", func() string {
 		if r := w.a.berth("volume", "delete", "-type", "csi", "data"); r.Code != 0 {
-			return r.Err
+			return bed.Got(r.Err)
 		}
 		return ""
 	})
@@ -229,7 +229,7 @@ func TestACSIVolumeMovesThoughAgentAndLeaderAreKilledAtEachStep(t *testing.T) {
 		w.runs(to)
 		w.until("the agent is killed at "+point, func() string {
 			if w.a.Running() {
-				return w.a.berth("volume", "status", "data").Out
+				return bed.Got(w.a.berth("volume", "status", "data").Out)
 			}
 			return ""
 		})
@@ -300,7 +300,7 @@ func (w *csiWorld) claimIs(state string) {
 		var v struct{ Claims []struct{ State string } }
 		w.a.get("/v1/volume/csi/data", &v)
 		if len(v.Claims) != 1 || v.Claims[0].State != state {
-			return w.a.berth("volume", "status", "data").Out
+			return bed.Got(w.a.berth("volume", "status", "data").Out)
 		}
 		return ""
 	})

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // A job that is deleted in the foreground is there until its task, which takes
@@ -74,7 +76,7 @@ func TestADeletionTakesItsTime(t *testing.T) {
 	}
 	w.until("nothing is left", func() string {
 		if s := a.berth("job", "tree", "left"); s.Code == 0 {
-			return s.Out
+			return bed.Got(s.Out)
 		}
 		return ""
 	})

@@ -2,6 +2,8 @@ package real
 
 import (
 	"testing"
+
+	"berth/test/bed"
 )
 
 // The replacement of an allocation whose ephemeral_disk is sticky goes to the same
@@ -36,7 +38,7 @@ func TestDataOfTheEphemeralDiskStays(t *testing.T) {
 		w.until("the task shows "+want, func() string {
 			r := a.berth("alloc", "logs", "-job", "db")
 			if r.Out != want {
-				return r.Out + r.Err
+				return bed.Got(r.Out + r.Err)
 			}
 			return ""
 		})
@@ -94,7 +96,7 @@ func TestDataOfALostNodeIsNotWaitedFor(t *testing.T) {
 			w.holds(a.good("alloc", "status", al.ID), "Starts without the data of allocation "+old+": node two is down")
 			w.until("it shows its own data", func() string {
 				if r := a.berth("alloc", "logs", al.ID); r.Out != "x\nwhole\n" {
-					return r.Out + r.Err
+					return bed.Got(r.Out + r.Err)
 				}
 				return ""
 			})

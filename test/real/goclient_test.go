@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
+
+	"berth/test/bed"
 )
 
 // watched is a job whose tasks end only when they are told to, with a service that
@@ -76,7 +78,7 @@ func TestGoClientAllocations(t *testing.T) {
 	}
 	w.until("the task was told", func() string {
 		if got := a.good("alloc", "logs", id); !strings.Contains(got, "told") {
-			return got
+			return bed.Got(got)
 		}
 		return ""
 	})

@@ -3,6 +3,8 @@ package real
 import (
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // An allocation that writes more than its ephemeral_disk holds fails and says why,
@@ -22,7 +24,7 @@ func TestAnAllocationOutgrowsItsDisk(t *testing.T) {
 	w.until("the large one fails", func() string {
 		all := a.allocs("large")
 		if len(all) != 1 || all[0].ClientStatus != "failed" {
-			return a.good("job", "status", "large")
+			return bed.Got(a.good("job", "status", "large"))
 		}
 		return ""
 	})

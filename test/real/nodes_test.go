@@ -93,7 +93,7 @@ func TestANodeJoinsDiesAndComesBack(t *testing.T) {
 		if strings.Contains(out, "down") {
 			return ""
 		}
-		return out
+		return bed.Got(out)
 	})
 	w.until("its allocations are replaced, or wait", func() string {
 		lost := small.good("job", "status", "big")

@@ -100,7 +100,7 @@ plugin "shell" {
 		t.Helper()
 		w.until("the task has said "+text, func() string {
 			if out := a.berth("alloc", "logs", id).Out; strings.Count(out, text) != times {
-				return out
+				return bed.Got(out)
 			}
 			return ""
 		})
@@ -135,7 +135,7 @@ plugin "shell" {
 	})
 	w.until("it says so", func() string {
 		if out := a.berth("alloc", "logs", id).Out; !strings.Contains(out, "hup") {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	})
@@ -154,7 +154,7 @@ plugin "shell" {
 }`))
 	w.until("it is explained", func() string {
 		if out := a.berth("job", "explain", "more").Out; !strings.Contains(out, "devices") {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	})
@@ -201,7 +201,7 @@ plugin "shell" {
 			return "there is no allocation"
 		}
 		if out := a.berth("alloc", "status", l[0].ID).Out; !strings.Contains(out, `"script" is required`) {
-			return out
+			return bed.Got(out)
 		}
 		return ""
 	})

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // A job file in the form of the years before groups had networks: ports in the
@@ -96,7 +98,7 @@ func TestAJobFileAsItWasPublishedRuns(t *testing.T) {
 				return ""
 			}
 		}
-		return a.berth("alloc", "status", al.ID).Out
+		return bed.Got(a.berth("alloc", "status", al.ID).Out)
 	})
 	a.good("job", "stop", "-detach", "old")
 	w.until("the services are gone", func() string {

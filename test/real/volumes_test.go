@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
+
+	"berth/test/bed"
 )
 
 // A dynamic host volume is created, used by a job that keeps it, offered again
@@ -94,7 +96,7 @@ capability {
 	a.good("job", "stop", "-purge", "db")
 	w.until("the volume is deleted", func() string {
 		if r := a.berth("volume", "delete", vol.ID); r.Code != 0 {
-			return r.Err
+			return bed.Got(r.Err)
 		}
 		return ""
 	})

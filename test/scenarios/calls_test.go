@@ -121,7 +121,7 @@ func (c *cluster) leader() (lead *agent) {
 			n++
 			code, text := a.ask(http.MethodGet, "/v1/status/leader", "")
 			if code != http.StatusOK {
-				return text
+				return bed.Got(text)
 			}
 			said[strings.TrimSpace(text)]++
 		}
@@ -211,7 +211,7 @@ func (c *cluster) transfer() {
 			}
 		}
 		if err := json.Unmarshal([]byte(text), &raft); code != http.StatusOK || err != nil {
-			return text
+			return bed.Got(text)
 		}
 		for _, s := range raft.Servers {
 			if !s.Leader {
@@ -221,7 +221,7 @@ func (c *cluster) transfer() {
 		}
 		c.leader()
 		if c.term() <= old {
-			return text
+			return bed.Got(text)
 		}
 		return ""
 	})

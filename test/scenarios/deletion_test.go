@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/eventually"
+	"berth/test/bed"
 )
 
 // stays checks that T is not there for a minute, across a change of leader, and
@@ -122,7 +123,7 @@ func TestS13(t *testing.T) {
 		case code != http.StatusOK || !strings.Contains(text, `"Deletion":{"Policy":"foreground","Intent":"user"`):
 			t.Fatalf("%d %s", code, text)
 		}
-		return text
+		return bed.Got(text)
 	})
 	ended := 0
 	for _, a := range c.allocs("telemetry") {
@@ -354,7 +355,7 @@ func TestS26(t *testing.T) {
 			}
 			seen = true
 		}
-		return text
+		return bed.Got(text)
 	})
 	var a alloc
 	c.get("/v1/allocation/"+away.Allocation.ID, &a)

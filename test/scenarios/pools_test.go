@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // Pools, and who goes where.
@@ -66,7 +68,7 @@ func TestS24(t *testing.T) {
 	c.must(http.MethodDelete, "/v1/job/"+waits+"?purge=true&propagation=foreground", "")
 	c.until("both are gone", func() string {
 		if code, text := c.do(http.MethodGet, "/v1/job/"+waits, ""); code != http.StatusNotFound {
-			return text
+			return bed.Got(text)
 		}
 		return ""
 	})

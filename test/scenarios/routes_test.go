@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/test/bed"
 )
 
 // route is one connection from an export to an import.
@@ -60,7 +62,7 @@ func TestS21(t *testing.T) {
 			c.must(http.MethodDelete, "/v1/job/alerts?purge=true&propagation=foreground", "")
 			c.until("alerts is gone", func() string {
 				if code, text := c.do(http.MethodGet, "/v1/job/alerts", ""); code != http.StatusNotFound {
-					return text
+					return bed.Got(text)
 				}
 				return ""
 			})

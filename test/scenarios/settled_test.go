@@ -136,7 +136,7 @@ func (c *cluster) settledJob(job string, pes int, launches uint64) (now standing
 			return fmt.Sprint(code, text)
 		}
 		if now.Phase != "Submitted" || now.Deletion != nil || now.Version != now.Newest || now.State != "submitted" {
-			return text
+			return bed.Got(text)
 		}
 		for _, p := range c.pes(job) {
 			if !p.runs() {
@@ -214,7 +214,7 @@ func (c *cluster) gone(uid string) {
 	c.Helper()
 	c.until("it is gone", func() string {
 		if code, text := c.do(http.MethodGet, "/v1/job/telemetry", ""); code != http.StatusNotFound {
-			return text
+			return bed.Got(text)
 		}
 		if left := c.resources("owner=" + uid + "&recursive=true"); len(left) > 0 {
 			return fmt.Sprint(left)
@@ -268,7 +268,7 @@ func (c *cluster) reportsAt(id string) (at string) {
 				return ""
 			}
 		}
-		return text
+		return bed.Got(text)
 	})
 	return at
 }

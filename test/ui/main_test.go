@@ -154,7 +154,7 @@ func (c *cluster) shows(path, text string) {
 	c.t.Helper()
 	c.until(path+" contains "+text, func() string {
 		if got := c.get(path); !strings.Contains(got, text) {
-			return got
+			return bed.Got(got)
 		}
 		return ""
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,7 +75,8 @@ func TestNoLineIsLostOrThereTwice(t *testing.T) {
 }
 
 // A container runs on while its engine is restarted, and nothing of its output
-// is lost. Meanwhile the driver is unhealthy.
+// is lost. Meanwhile the driver is unhealthy. The container stays until the engine is
+// back: what one printed that ended before, the engine itself does not have.
 func TestTheEngineIsRestarted(t *testing.T) {
 	e := dockertest.Need(t, engine)
 	d := New(config(t))
@@ -83,7 +85,7 @@ func TestTheEngineIsRestarted(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	tk := allocs(t)(1, does("count", "300", "5ms"))
+	tk := allocs(t)(1, does("count", "300", "5ms", "stay"))
 	h, err := d.Start(ctx, tk)
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +104,10 @@ func TestTheEngineIsRestarted(t *testing.T) {
 	}
 	if info := d.Fingerprint(ctx); !info.Healthy {
 		t.Errorf("%+v", info)
+	}
+	eventually.True(t, "it has printed all", func() bool { return strings.Contains(printed(t, tk, logs.Stdout), "line 299\n") })
+	if err := h.Stop(ctx, syscall.SIGTERM, time.Minute); err != nil {
+		t.Error(err)
 	}
 	x, err := h.Wait(ctx)
 	if err != nil || !x.Success() {

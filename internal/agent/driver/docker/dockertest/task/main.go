@@ -33,13 +33,18 @@ func main() {
 	case "print":
 		fmt.Print(args[1])
 		fmt.Fprint(os.Stderr, args[2])
-	case "count": // lines, with a pause after each; then it ends
+	case "count": // lines, with a pause after each; then it ends, with "stay" when it is asked to
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
 		n, _ := strconv.Atoi(args[1])
 		pause, _ := time.ParseDuration(args[2])
 		for i := range n {
 			fmt.Println("line", i)
 			fmt.Fprintln(os.Stderr, "complaint", i)
 			time.Sleep(pause)
+		}
+		if args[3] == "stay" {
+			<-asked
 		}
 	case "serve": // HTTP on a port
 		message := args[2]
