@@ -44,31 +44,21 @@ func (x diagnostics) Monitor(ctx context.Context, q *op.MonitorQuery, send func(
 	if !ok {
 		return berth.Errorf(berth.Invalid, "log_level: unknown log level %.40q: want trace, debug, info, warn or error", q.LogLevel)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	lines, ended := make(chan []byte), make(chan error, 1)
-	go func() {
-		ended <- x.d.conf.Output.all.Follow(ctx, level, diag.Format{JSON: q.LogJSON, Source: q.LogIncludeLocation}, func(b []byte) error {
-			select {
-			case lines <- b:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}()
+	log := x.d.conf.Output.all.Follow(level, diag.Format{JSON: q.LogJSON, Source: q.LogIncludeLocation})
+	defer log.Close()
 	quiet := time.NewTicker(signOfLife)
 	defer quiet.Stop()
 	for b := []byte(nil); ; {
-		if err := send(b); err != nil { // the first tells the caller that the stream began
+		if err := send(b); err != nil { // the first tells the caller that lines are followed from now on
 			return err
 		}
 		select {
-		case b = <-lines:
+		case <-log.Ready():
+			b = log.Take()
 		case <-quiet.C:
 			b = nil
-		case err := <-ended:
-			return err
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -16,17 +16,18 @@ type Log struct {
 	Level slog.LevelVar // of the main output
 
 	mu        sync.Mutex
-	followers map[*follower]bool
+	followers map[*Follower]bool
 	lowest    slog.Level // of the followers; meaningless without any
 }
 
-// follower is someone who follows a log.
-type follower struct {
+// Follower collects what is logged from the moment on at which it was made.
+type Follower struct {
+	log     *Log
 	handler slog.Handler // writes into buf, which mu of the Log guards
 	level   slog.Level
 	buf     bytes.Buffer
 	lost    int           // lines since the last that was sent
-	wake    chan struct{} // holds one value when there is something in buf
+	ready   chan struct{} // holds one value when there is something in buf
 }
 
 // maxWaiting bounds what waits for a follower, in bytes: who reads too slowly
@@ -47,35 +48,40 @@ func (l *Log) Options(f Format) *slog.HandlerOptions {
 	return &slog.HandlerOptions{Level: &l.Level, AddSource: f.Source}
 }
 
-// Follow calls send with what is logged from now on at a level or above, some
-// lines at a time, until ctx ends or send fails.
-func (l *Log) Follow(ctx context.Context, level slog.Level, f Format, send func([]byte) error) error {
-	x := &follower{level: level, wake: make(chan struct{}, 1)}
+// Follow returns a follower of what is logged from now on at a level or above. It
+// must be closed.
+func (l *Log) Follow(level slog.Level, f Format) *Follower {
+	x := &Follower{log: l, level: level, ready: make(chan struct{}, 1)}
 	o := &slog.HandlerOptions{Level: level, AddSource: f.Source}
 	x.handler = slog.NewTextHandler(&x.buf, o)
 	if f.JSON {
 		x.handler = slog.NewJSONHandler(&x.buf, o)
 	}
 	l.change(x, true)
-	defer l.change(x, false)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-x.wake:
-		}
-		if err := send(l.take(x)); err != nil {
-			return err
-		}
-	}
+	return x
 }
 
+// Ready returns a channel that has a value when there are lines to take.
+func (x *Follower) Ready() <-chan struct{} { return x.ready }
+
+// Take returns the lines since the last call, empty if there are none.
+func (x *Follower) Take() []byte {
+	x.log.mu.Lock()
+	defer x.log.mu.Unlock()
+	out := bytes.Clone(x.buf.Bytes())
+	x.buf.Reset()
+	return out
+}
+
+// Close ends the following.
+func (x *Follower) Close() { x.log.change(x, false) }
+
 // change adds or removes a follower.
-func (l *Log) change(x *follower, in bool) {
+func (l *Log) change(x *Follower, in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followers == nil {
-		l.followers = map[*follower]bool{}
+		l.followers = map[*Follower]bool{}
 	}
 	if in {
 		l.followers[x] = true
@@ -88,15 +94,6 @@ func (l *Log) change(x *follower, in bool) {
 			l.lowest, first = x.level, false
 		}
 	}
-}
-
-// take returns what waits for a follower.
-func (l *Log) take(x *follower) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := bytes.Clone(x.buf.Bytes())
-	x.buf.Reset()
-	return out
 }
 
 // wants reports whether a follower wants records of a level.
@@ -166,7 +163,7 @@ func (h *handler) tell(ctx context.Context, r slog.Record) {
 		}
 		_ = to.Handle(ctx, r.Clone()) // a buffer takes everything
 		select {
-		case x.wake <- struct{}{}:
+		case x.ready <- struct{}{}:
 		default:
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	_ "berth/internal/onethread"
@@ -19,65 +18,51 @@ import (
 // Who follows a log gets what is written from then on, at a level of their own,
 // with the attributes that loggers have; the main output stays as it is.
 func TestFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &Log{}
-		l.Level.Set(slog.LevelWarn)
-		var main, seen bytes.Buffer
-		log := slog.New(l.Handler(slog.NewTextHandler(&main, l.Options(Format{})))).With("part", "x").WithGroup("g")
-		log.Info("before")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- l.Follow(ctx, slog.LevelDebug, Format{JSON: true}, func(b []byte) error { seen.Write(b); return nil })
-		}()
-		synctest.Wait()
-		log.Debug("low", "n", 1)
-		log.Warn("high")
-		synctest.Wait()
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		log.Debug("after")
-		if got := seen.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"msg":"low","part":"x","g":{"n":1}`) || !strings.Contains(got, `"msg":"high"`) {
-			t.Errorf("followed: %s", got)
-		}
-		if got := main.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "msg=high part=x") {
-			t.Errorf("main: %s", got)
-		}
-		if log.Enabled(t.Context(), slog.LevelDebug) {
-			t.Error("debug is enabled though nobody follows")
-		}
-	})
+	l := &Log{}
+	l.Level.Set(slog.LevelWarn)
+	var main bytes.Buffer
+	log := slog.New(l.Handler(slog.NewTextHandler(&main, l.Options(Format{})))).With("part", "x").WithGroup("g")
+	log.Info("before")
+	x := l.Follow(slog.LevelDebug, Format{JSON: true})
+	log.Debug("low", "n", 1)
+	log.Warn("high")
+	<-x.Ready()
+	if got := string(x.Take()); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"msg":"low","part":"x","g":{"n":1}`) || !strings.Contains(got, `"msg":"high"`) {
+		t.Errorf("followed: %s", got)
+	}
+	if got := x.Take(); len(got) > 0 {
+		t.Errorf("taken twice: %s", got)
+	}
+	x.Close()
+	log.Debug("after")
+	if got := x.Take(); len(got) > 0 {
+		t.Errorf("followed after the end: %s", got)
+	}
+	if got := main.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "msg=high part=x") {
+		t.Errorf("main: %s", got)
+	}
+	if log.Enabled(t.Context(), slog.LevelDebug) {
+		t.Error("debug is enabled though nobody follows")
+	}
 }
 
 // A reader that is too slow loses lines and is told how many.
 func TestSlowFollower(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &Log{}
-		log := slog.New(l.Handler(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		free, ended := make(chan struct{}), make(chan error, 1)
-		var seen bytes.Buffer
-		go func() {
-			ended <- l.Follow(ctx, slog.LevelInfo, Format{}, func(b []byte) error { <-free; seen.Write(b); return nil })
-		}()
-		synctest.Wait()
-		long := strings.Repeat("x", 1<<10)
-		for range 2000 {
-			log.Info(long)
-		}
-		close(free)
-		synctest.Wait()
-		log.Info("again")
-		synctest.Wait()
-		cancel()
-		<-ended
-		if got := seen.String(); !strings.Contains(got, "lines of the log were left out") || !strings.Contains(got, "msg=again") || seen.Len() > 2*maxWaiting {
-			t.Errorf("%d bytes: …%s", seen.Len(), got[max(0, len(got)-300):])
-		}
-	})
+	l := &Log{}
+	log := slog.New(l.Handler(slog.DiscardHandler))
+	x := l.Follow(slog.LevelInfo, Format{})
+	defer x.Close()
+	long := strings.Repeat("x", 1<<10)
+	for range 2000 {
+		log.Info(long)
+	}
+	if got := x.Take(); len(got) < maxWaiting || len(got) > 2*maxWaiting {
+		t.Errorf("%d bytes waited", len(got))
+	}
+	log.Info("again")
+	if got := string(x.Take()); !strings.Contains(got, "lines of the log were left out") || !strings.Contains(got, "msg=again") {
+		t.Errorf("then: %s", got)
+	}
 }
 
 // A file is rotated by size and by age, lines stay whole, and old files go.
