@@ -13,8 +13,8 @@ import (
 // version running is better than nothing running. An allocation stops to be
 // replaced only if its replacement has a place, now or once everything that
 // stops has ended. What is spared keeps its capacity, which others may then
-// lack, so the search goes on until nothing changes. It ends, because only ever
-// more is spared.
+// lack, so the search goes on until nothing more is spared, or after mostSpares
+// attempts.
 //
 // An allocation that is in the way of a placement (distinct_hosts,
 // distinct_property) stops in any case.
@@ -23,8 +23,8 @@ type sparing struct {
 	missing  []reconcile.Missing    // all instances that need a place
 	stops    []berth.AllocStop      // what the plan would stop if nothing were spared
 	may      map[berth.AllocID]bool // those of them that stop to be replaced
-	spared   map[berth.AllocID]bool
-	attempts int // calls of spare
+	stay     map[berth.AllocID]bool // those of them that the plan spares
+	attempts int                    // calls of spare
 }
 
 // The search for what to spare ends after a few steps also in large jobs; then
@@ -81,24 +81,24 @@ func (s *sparing) spare(p *place.Placer) bool {
 		if s.end.Failed == nil {
 			return false
 		}
-		s.may, s.spared = replaced(s.stops), map[berth.AllocID]bool{}
+		s.may = replaced(s.stops)
 	}
 	if len(s.may) == 0 {
 		return false
 	}
-	s.keepHosts(s.plan.Place, s.missing, p.Distinct())
+	s.keepHome(s.plan.Place, p, s.stay)
 	// What was spared and has a replacement after all is stopped.
-	stay := maps.Clone(s.spared)
+	stay := map[berth.AllocID]bool{}
+	maps.Copy(stay, s.stay)
 	for _, x := range s.plan.Place {
 		delete(stay, x.Previous)
 	}
-	known := len(s.spared)
 	if s.end.Failed != nil && s.attempts <= mostSpares {
 		s.stayWithoutPlace(p, stay)
-		maps.Copy(s.spared, stay)
 	}
-	s.plan.Stop = s.stopsBut(stay)
-	return len(s.spared) > known
+	more := slices.ContainsFunc(s.stops, func(x berth.AllocStop) bool { return stay[x.ID] && !s.stay[x.ID] })
+	s.stay, s.plan.Stop = stay, s.stopsBut(stay)
+	return more
 }
 
 // stopsBut returns the plan's stops without those of what stays.
@@ -109,11 +109,8 @@ func (s *sparing) stopsBut(stay map[berth.AllocID]bool) []berth.AllocStop {
 // stayWithoutPlace adds to stay the allocations that may stay and have a
 // replacement without a place, now and later.
 func (s *sparing) stayWithoutPlace(p *place.Placer, stay map[berth.AllocID]bool) {
-	// What has stopped, or will have, is placed before what is new: see
-	// decider.place.
-	failed := first(unplaced(s.missing, s.plan.Place), func(m reconcile.Missing) bool { return m.Previous != nil })
 	for round := 0; ; round++ {
-		waits := slices.DeleteFunc(slices.Clone(failed), func(m reconcile.Missing) bool { return m.Previous != nil && stay[m.Previous.ID] })
+		waits := s.waits(s.plan.Place, stay)
 		if !slices.ContainsFunc(waits, s.maySpare) {
 			return
 		}
@@ -127,6 +124,14 @@ func (s *sparing) stayWithoutPlace(p *place.Placer, stay map[berth.AllocID]bool)
 			return
 		}
 	}
+}
+
+// waits returns the instances that have no place and whose predecessor does not
+// stay. What has stopped, or will have, comes before what is new: see
+// decider.place.
+func (s *sparing) waits(placements []berth.Placement, stay map[berth.AllocID]bool) []reconcile.Missing {
+	out := first(unplaced(s.missing, placements), func(m reconcile.Missing) bool { return m.Previous != nil })
+	return slices.DeleteFunc(out, func(m reconcile.Missing) bool { return m.Previous != nil && stay[m.Previous.ID] })
 }
 
 // stayWithoutPlaceLater adds to stay the allocations that may stay and have a
@@ -145,8 +150,9 @@ func (s *sparing) stayWithoutPlaceLater(p *place.Placer, waits []reconcile.Missi
 		later = append(later, s.placeAlike(q, rest[:n]).Placed...)
 		rest = rest[n:]
 	}
-	s.keepHosts(later[len(s.plan.Place):], waits, p.Distinct())
-	without := unplaced(waits, later)
+	s.keepHome(later, q, stay)
+	copy(s.plan.Place, later) // what is placed now may have changed hands
+	without := s.waits(later, stay)
 	if wholeNodes {
 		short := map[berth.NodeID]bool{}
 		for _, m := range without {
@@ -154,7 +160,7 @@ func (s *sparing) stayWithoutPlaceLater(p *place.Placer, waits []reconcile.Missi
 				short[m.Previous.NodeID] = true
 			}
 		}
-		without = slices.DeleteFunc(slices.Clone(waits), func(m reconcile.Missing) bool { return m.Previous == nil || !short[m.Previous.NodeID] })
+		without = slices.DeleteFunc(s.waits(s.plan.Place, stay), func(m reconcile.Missing) bool { return m.Previous == nil || !short[m.Previous.NodeID] })
 	}
 	s.keep(without, q.MayStay(later), stay)
 }
@@ -189,48 +195,4 @@ func unplaced(missing []reconcile.Missing, placements []berth.Placement) []recon
 	return slices.DeleteFunc(slices.Clone(missing), func(m reconcile.Missing) bool {
 		return m.Canary || placed[name{m.Group, int(m.Index)}]
 	})
-}
-
-// keepHosts gives a place on a node to the instance whose predecessor runs there
-// and may be spared, rather than to another of its group. So what has no place
-// has its predecessors on the nodes that lack room, and sparing them takes room
-// from nobody else. Nor does the other stand beside a predecessor that is spared,
-// which distinct_hosts forbids. An instance that had an allocation and has none
-// keeps its place, unless the two cannot stand side by side. The placements are
-// changed in place.
-func (s *sparing) keepHosts(placements []berth.Placement, missing []reconcile.Missing, distinct bool) {
-	of, placed, on := map[name]reconcile.Missing{}, map[name]bool{}, map[berth.NodeID][]int{}
-	for _, m := range missing {
-		if !m.Canary {
-			of[name{m.Group, int(m.Index)}] = m
-		}
-	}
-	for i, x := range placements {
-		if !x.Canary {
-			placed[name{x.Group, int(x.Index)}] = true
-			on[x.NodeID] = append(on[x.NodeID], i)
-		}
-	}
-	home := func(m reconcile.Missing, node berth.NodeID) bool { return s.maySpare(m) && m.Previous.NodeID == node }
-	var without []reconcile.Missing
-	for _, m := range missing {
-		if !m.Canary && s.maySpare(m) && !placed[name{m.Group, int(m.Index)}] {
-			without = append(without, m)
-		}
-	}
-	// Who loses its place may get the one on its own node instead. This ends,
-	// because nobody loses a place there.
-	for i := 0; i < len(without); i++ {
-		m := without[i]
-		for _, at := range on[m.Previous.NodeID] {
-			x := &placements[at]
-			if o := of[name{x.Group, int(x.Index)}]; len(x.Evict) == 0 && (distinct || !owed(o)) && !home(o, x.NodeID) && alike(m, o) {
-				x.Index, x.Previous, x.Resched = m.Index, m.Previous.ID, m.Failed
-				if s.maySpare(o) {
-					without = append(without, o)
-				}
-				break
-			}
-		}
-	}
 }

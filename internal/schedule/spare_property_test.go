@@ -81,8 +81,9 @@ func (r *rollout) report() (running int) {
 // versions draws two versions of a job that differ in the size of its
 // instances, and perhaps in their number and in the nodes that they may use.
 func versions(t *rapid.T) (first, second string) {
-	const distinct, ssd = `{"Operand":"distinct_hosts"}`, `{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}`
-	apart := rapid.SampledFrom([]string{"", distinct}).Draw(t, "apart")
+	const hosts, ssd = `{"Operand":"distinct_hosts"}`, `{"LTarget":"${meta.disk}","Operand":"=","RTarget":"ssd"}`
+	racks := fmt.Sprintf(`{"LTarget":"${meta.rack}","Operand":"distinct_property","RTarget":"%d"}`, rapid.IntRange(1, 3).Draw(t, "perRack"))
+	apart := rapid.SampledFrom([]string{"", hosts, racks}).Draw(t, "apart")
 	kind := rapid.SampledFrom([]string{`"Type":"batch"`, `"Type":"service"`, `"Type":"service","Update":{"MaxParallel":2}`}).Draw(t, "kind")
 	count := rapid.IntRange(1, 9).Draw(t, "count")
 	sizes := rapid.IntRange(1, 16)
@@ -103,7 +104,10 @@ func TestWhatIsStoppedToBeReplacedIsReplaced(t *testing.T) {
 		var nodes []*state.RegisterNode
 		for i, cpu := range rapid.SliceOfN(rapid.IntRange(1, 30), 1, 5).Draw(rt, "nodes") {
 			n := statetest.AddNode(i+1, int64(100*cpu), 64_000)
-			n.Node.Meta = map[string]string{"disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(rt, "disk")}
+			n.Node.Meta = map[string]string{
+				"disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(rt, "disk"),
+				"rack": rapid.SampledFrom([]string{"r1", "r2"}).Draw(rt, "rack"),
+			}
 			nodes = append(nodes, n)
 		}
 		first, second := versions(rt)

@@ -19,6 +19,31 @@ func (p *Placer) Distinct() bool {
 	})
 }
 
+// Full returns a function that returns, of what an instance of the group with that
+// number takes on a node, what no further instance may take: distinct_hosts or
+// distinct_property do not allow more than there are, placements included.
+func (p *Placer) Full() func(group int, node berth.NodeID) []Apart {
+	if !p.Distinct() {
+		return func(int, berth.NodeID) []Apart { return nil }
+	}
+	used := p.used()
+	return func(group int, node berth.NodeID) []Apart {
+		keys := p.takes(p.job.TaskGroups[group].Name, p.snap.Node(node))
+		return slices.DeleteFunc(keys, func(k Apart) bool { return used[k] < most(k.constraint) })
+	}
+}
+
+// used counts what instances take, placements included.
+func (p *Placer) used() map[Apart]int {
+	out := map[Apart]int{}
+	for _, x := range p.peers {
+		for _, k := range p.takes(x.group.Name, x.node) {
+			out[k]++
+		}
+	}
+	return out
+}
+
 // MayStay returns a function that reports whether an allocation that leaves may
 // stay after all: with it, distinct_hosts and distinct_property must still allow
 // each of the placements. What may stay counts from then on.
@@ -26,20 +51,15 @@ func (p *Placer) MayStay(placements []berth.Placement) func(*berth.Alloc) bool {
 	if !p.Distinct() {
 		return func(*berth.Alloc) bool { return true }
 	}
-	placed, used := map[apart]bool{}, map[apart]int{}
+	placed, used := map[Apart]bool{}, p.used()
 	for _, x := range placements {
 		for _, k := range p.takes(p.job.TaskGroups[x.Group].Name, p.snap.Node(x.NodeID)) {
 			placed[k] = true
 		}
 	}
-	for _, x := range p.peers { // the placements included
-		for _, k := range p.takes(x.group.Name, x.node) {
-			used[k]++
-		}
-	}
 	return func(a *berth.Alloc) bool {
 		keys := p.takes(a.Group.Name, p.snap.Node(a.NodeID))
-		if slices.ContainsFunc(keys, func(k apart) bool { return placed[k] && used[k] >= most(k.constraint) }) {
+		if slices.ContainsFunc(keys, func(k Apart) bool { return placed[k] && used[k] >= most(k.constraint) }) {
 			return false
 		}
 		for _, k := range keys {
@@ -49,16 +69,16 @@ func (p *Placer) MayStay(placements []berth.Placement) func(*berth.Alloc) bool {
 	}
 }
 
-// apart is a value that a limited number of instances may have: of the job, or of a
+// Apart is a value that a limited number of instances may have, of the job or of a
 // group.
-type apart struct {
+type Apart struct {
 	constraint berth.Constraint
 	group      string // "": of the job
 	value      string
 }
 
 // takes returns what an instance of a group takes on a node.
-func (p *Placer) takes(group string, n *berth.Node) (out []apart) {
+func (p *Placer) takes(group string, n *berth.Node) (out []Apart) {
 	if n == nil {
 		return nil
 	}
@@ -67,11 +87,11 @@ func (p *Placer) takes(group string, n *berth.Node) (out []apart) {
 			switch c.Operand {
 			case berth.OpDistinctHosts:
 				if c.RTarget != "false" {
-					out = append(out, apart{c, group, n.ID.String()})
+					out = append(out, Apart{c, group, n.ID.String()})
 				}
 			case berth.OpDistinctProperty:
 				if v, ok := resolve(c.LTarget, n); ok {
-					out = append(out, apart{c, group, v})
+					out = append(out, Apart{c, group, v})
 				}
 			}
 		}
