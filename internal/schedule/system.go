@@ -25,7 +25,8 @@ func (d *decider) perNode() Decision {
 	in := reconcile.PerNodeInput{Input: d.input(key), Retry: d.retry, PlacedByEval: d.placedByEval}
 	if d.job != nil && !d.job.Stop {
 		nodes := place.NewNodes(d.snap, d.job, d.work)
-		in.Nodes, in.Feasible, in.Keeps, in.BatchPending = nodes.Ready(), nodes.Meets, nodes.Keeps, d.batchPending(in.Deployment)
+		in.Nodes, in.BatchPending = nodes.Ready(), d.batchPending(in.Deployment)
+		in.Feasible, in.Keeps, in.Recovers = nodes.Meets, nodes.Keeps, nodes.Recovers
 	}
 	r := reconcile.ComparePerNode(in)
 	d.plan.Stop, d.plan.Update = r.Stop, r.Update

@@ -36,6 +36,7 @@ import (
 //	csi data                          the CSI volume, of the plugin "disk", is registered; it can be used in each way
 //	returned data                     the claims on it of what has ended are gone
 //	show log                          what there is of it
+//	sizes log                         how many instances its newest deployment wants
 func TestPerNodeStories(t *testing.T) {
 	statetest.Stories(t, "testdata/system.txt", func(t *testing.T) func(input string) string {
 		w := &nodeWorld{gcWorld: gcWorld{t: t, now: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC), names: map[any]string{}}}
@@ -110,6 +111,12 @@ func (w *nodeWorld) line(l *statetest.Line) {
 				}
 			}
 		}
+	case "sizes":
+		d := w.snap.NewestDeployment(key, w.snap.Job(key).UID)
+		for _, g := range slices.Sorted(maps.Keys(d.TaskGroups)) {
+			fmt.Fprintf(&w.out, "%s is %s, %s wants %d, %d of them canaries\n", key.ID, d.Status, g, d.TaskGroups[g].DesiredTotal, d.TaskGroups[g].DesiredCanaries)
+		}
+		return
 	case "show":
 		w.show(key)
 	case "job":

@@ -56,19 +56,31 @@ func (x *Nodes) Meets(group int, n *berth.Node) bool {
 // mounted.
 func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 	switch x.unmet(group, n).kind {
-	case meetsAll, lacksDriver, lacksPlugin, waitsForVolume:
+	case meetsAll, lacksDriver, illDriver, lacksPlugin, waitsForVolume:
 		return true
 	}
 	return false
 }
 
+// Recovers reports whether a node does not meet the constraints of a group only
+// because a driver is unhealthy. It may meet them soon.
+func (x *Nodes) Recovers(group int, n *berth.Node) bool { return x.unmet(group, n).kind == illDriver }
+
 func (x *Nodes) unmet(group int, n *berth.Node) verdict {
 	f := x.filters[group]
 	f.work.Spend(1)
-	if why := f.class(x.snap.Usage(n.Number).Class); why.kind != meetsAll || !f.perNode() {
+	why := f.class(x.snap.Usage(n.Number).Class)
+	switch {
+	case !f.perNode():
 		return why
+	case why.kind == meetsAll:
+		return f.node(n)
+	case why.kind == illDriver: // whatever volumes there are, nothing is placed
+		if own := f.node(n); own.kind == lacksOther {
+			return own
+		}
 	}
-	return f.node(n)
+	return why
 }
 
 // OnNode is an instance that can only be placed on one node.

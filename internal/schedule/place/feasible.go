@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -53,7 +54,8 @@ type verdictKind uint8
 const (
 	unchecked verdictKind = iota
 	meetsAll
-	lacksDriver    // a driver is missing or unhealthy
+	lacksDriver    // a driver is missing
+	illDriver      // a driver is unhealthy, and all else that the node's class decides is met
 	lacksPlugin    // the node does not run the plugin of a CSI volume, or cannot reach the volume
 	waitsForVolume // a CSI volume cannot be had there now; that may pass while the node stays as it is
 	lacksOther
@@ -154,18 +156,25 @@ func (f *filter) check(n *berth.Node) verdict {
 	if why := f.otherPool(n); why != "" {
 		return lacking(why)
 	}
+	ill := ""
 	for _, d := range f.drivers {
-		if why := unmetDriver(n, d); why != "" {
-			return verdict{lacksDriver, why}
+		switch kind, why := unmetDriver(n, d); kind {
+		case lacksDriver:
+			return verdict{kind, why}
+		case illDriver:
+			ill = cmp.Or(ill, why)
 		}
 	}
 	for i := range f.byClass {
 		if c := &f.byClass[i]; !c.holds(n, f.work, f.group) {
-			return lacking(c.String())
+			return lacking(cmp.Or(ill, c.String()))
 		}
 	}
 	if unmet := f.needs.lacking(n, f.index); len(unmet) > 0 {
-		return lacking(unmet[0])
+		return lacking(cmp.Or(ill, unmet[0]))
+	}
+	if ill != "" {
+		return verdict{illDriver, ill}
 	}
 	return verdict{kind: meetsAll}
 }
@@ -188,16 +197,17 @@ func (f *filter) otherPool(n *berth.Node) string {
 	return "node pool " + n.NodePool + " is not " + f.job.NodePool
 }
 
-// unmetDriver returns why a node cannot run tasks of a driver, "" if it can.
-func unmetDriver(n *berth.Node, driver string) string {
+// unmetDriver returns why a node cannot run tasks of a driver; meetsAll and "" if
+// it can.
+func unmetDriver(n *berth.Node, driver string) (verdictKind, string) {
 	info := n.Drivers[driver]
 	switch {
 	case info == nil || !info.Detected:
-		return "missing drivers: " + driver
+		return lacksDriver, "missing drivers: " + driver
 	case !info.Healthy:
-		return "unhealthy drivers: " + driver
+		return illDriver, "unhealthy drivers: " + driver
 	}
-	return ""
+	return meetsAll, ""
 }
 
 // node returns whether a node whose class meets all constraints can be used.

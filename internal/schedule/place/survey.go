@@ -58,7 +58,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 		out = append(out, why)
 	}
 	for _, d := range f.drivers {
-		if why := unmetDriver(n, d); why != "" {
+		if _, why := unmetDriver(n, d); why != "" {
 			out = append(out, why)
 		}
 	}

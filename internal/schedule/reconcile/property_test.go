@@ -339,7 +339,8 @@ func TestOrphansDoNotMatter(t *testing.T) {
 		everywhere := func(in reconcile.Input) reconcile.PerNodeResult {
 			return reconcile.ComparePerNode(reconcile.PerNodeInput{
 				Input: in, Nodes: slices.DeleteFunc(slices.Clone(d.nodes), func(n *berth.Node) bool { return n == nil || !n.Ready() }),
-				Keeps: in.Feasible, Retry: func(*berth.Alloc) bool { return true }, PlacedByEval: func(*berth.Alloc) bool { return false },
+				Keeps: in.Feasible, Recovers: func(int, *berth.Node) bool { return false },
+				Retry: func(*berth.Alloc) bool { return true }, PlacedByEval: func(*berth.Alloc) bool { return false },
 			})
 		}
 		if diff := cmp.Diff(everywhere(without), everywhere(in)); diff != "" {

@@ -19,6 +19,9 @@ type PerNodeInput struct {
 	// far as constraints are concerned; Feasible reports whether a new one may
 	// be placed there.
 	Keeps func(group int, n *berth.Node) bool
+	// Recovers reports whether a node may soon become feasible for a group: only
+	// a driver is unhealthy.
+	Recovers func(group int, n *berth.Node) bool
 	// Retry reports whether a failed allocation is tried again.
 	Retry func(*berth.Alloc) bool
 	// BatchPending reports that another evaluation will start the next batch of
@@ -143,6 +146,7 @@ type nodeGroup struct {
 	kept      map[spot]*berth.Alloc  // held by what stays, or done for good
 	previous  map[spot]*berth.Alloc  // what was there last and nothing has replaced
 	outdated  map[spot]*berth.Alloc  // runs with other tasks than the newest version has
+	waits     map[spot]bool          // likewise, and stays until its node recovers
 	batchUsed int                    // of the update that is under way: replaced already, by this evaluation
 	feasible  []memo                 // of Feasible, by place in Nodes; nil if nobody asked
 	begins    bool                   // nothing is of the newest version yet, or something runs in an older one
@@ -163,7 +167,7 @@ const (
 func (r *perNode) inspect(number int, g *berth.TaskGroup, allocs []*berth.Alloc) *nodeGroup {
 	s := &nodeGroup{
 		roll: r.currentRollout(g), number: number, group: g, counts: r.counts(g.Name), kept: make(map[spot]*berth.Alloc, len(allocs)),
-		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, chosen: map[berth.AllocID]bool{},
+		previous: map[spot]*berth.Alloc{}, outdated: map[spot]*berth.Alloc{}, waits: map[spot]bool{}, chosen: map[berth.AllocID]bool{},
 	}
 	newest := func(a *berth.Alloc) bool { return a.Job.Version == r.Job.Version }
 	s.begins = !slices.ContainsFunc(allocs, newest)
@@ -317,9 +321,8 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 	n := r.Node(a.NodeID)
 	same := a.Job.Version == r.Job.Version
 	switch {
-	case !r.in.Keeps(s.number, n), !same && n.Ready() && r.differs(a, s.group) && !r.Feasible(s.number, n):
-		r.stop(a, berth.StopNotMet, berth.ClientPending)
-		s.follow(at, a)
+	case !r.in.Keeps(s.number, n):
+		r.notMet(s, at, a)
 		return
 	case same:
 		s.counts.Ignore++
@@ -328,10 +331,22 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 		s.counts.Update++
 	case !n.Ready(): // its replacement could not be placed
 		s.counts.Ignore++
+	case r.in.Recovers(s.number, n): // nor could it here, for now
+		s.waits[at] = true
+		s.counts.Ignore++
+	case !r.Feasible(s.number, n):
+		r.notMet(s, at, a)
+		return
 	default:
 		s.outdated[at] = a
 	}
 	s.kept[at] = a
+}
+
+// notMet stops an instance whose node does not meet the conditions.
+func (r *perNode) notMet(s *nodeGroup, at spot, a *berth.Alloc) {
+	r.stop(a, berth.StopNotMet, berth.ClientPending)
+	s.follow(at, a)
 }
 
 // replace decides what the newest version replaces now. Canaries first take the

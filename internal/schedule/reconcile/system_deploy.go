@@ -123,7 +123,8 @@ func (r *perNode) canaryShare(s *nodeGroup, total int) int {
 func (r *perNode) total(s *nodeGroup) (n int) {
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
-			if s.kept[spot{node.ID, index}] != nil || r.feasible(s, place) {
+			at := spot{node.ID, index}
+			if !s.waits[at] && (s.kept[at] != nil || r.feasible(s, place)) {
 				n++
 			}
 		}
@@ -312,7 +313,9 @@ func (r *perNode) complete(s *nodeGroup) bool {
 	}
 	for place, node := range r.Nodes {
 		for index := range uint32(s.group.Count) {
-			switch a := s.kept[spot{node.ID, index}]; {
+			at := spot{node.ID, index}
+			switch a := s.kept[at]; {
+			case s.waits[at]:
 			case a == nil && r.feasible(s, place):
 				return false
 			case a != nil && (!a.Live() || a.Job.Version != r.Job.Version || !s.roll.healthy(a)):

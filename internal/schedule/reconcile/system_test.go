@@ -41,7 +41,8 @@ func everywhere(t *rapid.T) (*drawn, func() reconcile.PerNodeInput) {
 	rolling := rapid.Bool().Draw(t, "rolling")
 	return d, func() reconcile.PerNodeInput {
 		in := reconcile.PerNodeInput{Input: d.input(), BatchPending: rolling}
-		in.Keeps = in.Feasible
+		in.Recovers = func(group int, n *berth.Node) bool { return n.Number%2 == 1 && !in.Feasible(group, n) }
+		in.Keeps = func(group int, n *berth.Node) bool { return in.Feasible(group, n) || in.Recovers(group, n) }
 		in.Retry = func(a *berth.Alloc) bool { return a.Index%2 == 0 }
 		in.PlacedByEval = func(a *berth.Alloc) bool { return a.EvalID == in.Eval && a.CreateIndex >= 100 }
 		for _, n := range d.nodes {
@@ -113,6 +114,10 @@ func TestPerNodeHolds(t *testing.T) {
 			stopped[s.ID] = true
 		}
 		for _, a := range in.Allocs {
+			unmet := slices.ContainsFunc(r.Stop, func(x berth.AllocStop) bool { return x.ID == a.ID && x.StopReason == berth.StopNotMet })
+			if unmet && in.Recovers(slices.Index(in.Job.TaskGroups, in.Job.Group(a.Group.Name)), in.Node(a.NodeID)) {
+				t.Fatalf("%s of node %s stops, though only its driver is unhealthy", a.Name(), a.NodeID)
+			}
 			if a.Live() && !a.Orphaned && !stopped[a.ID] && in.Job != nil && a.Job.UID == in.Job.UID {
 				if g := slices.IndexFunc(in.Job.TaskGroups, func(g *berth.TaskGroup) bool { return g.Name == a.Group.Name }); gets[fmt.Sprint(g, a.Index, a.NodeID)] {
 					t.Fatalf("%s of node %s is placed beside one that stays", a.Name(), a.NodeID)
