@@ -335,7 +335,15 @@ func (h *history) settledJob(s *state.Snapshot, k berth.JobKey, blocked waits) {
 func lies(s *state.Snapshot, j *berth.Job, id berth.AllocID) bool {
 	a := s.Alloc(id)
 	n := s.Node(a.NodeID)
-	return j != nil && j.PerNode() && a.Client == berth.ClientFailed && (n == nil || !n.Ready())
+	return j != nil && j.PerNode() && a.Client == berth.ClientFailed && (n == nil || !n.Ready() || lacksHealth(j.Group(a.Group.Name), n))
+}
+
+// lacksHealth reports whether a driver of a node that a group needs is unhealthy.
+func lacksHealth(g *berth.TaskGroup, n *berth.Node) bool {
+	return g != nil && slices.ContainsFunc(g.Tasks, func(t *berth.Task) bool {
+		d := n.Drivers[t.Driver]
+		return d != nil && d.Detected && !d.Healthy
+	})
 }
 
 // steps reports whether the deployment of a job's newest version goes on. What
