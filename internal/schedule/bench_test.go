@@ -68,7 +68,8 @@ func BenchmarkDecideSpared(b *testing.B) {
 		name              string
 		capacity, is, was int
 		apart             string
-	}{{"two on each node", 1000, 700, 400, ""}, {"ten on each node", 1000, 110, 100, ""}, {"some have room", 1000, 450, 300, ""}, {"distinct hosts", 1000, 1200, 700, `"Constraints":[{"Operand":"distinct_hosts"}],`}} {
+	}{{"two on each node", 1000, 700, 400, ""}, {"ten on each node", 1000, 110, 100, ""}, {"some have room", 1000, 450, 300, ""}, {"distinct hosts", 1000, 1200, 700, `"Constraints":[{"Operand":"distinct_hosts"}],`},
+		{"some racks have room", 1000, 450, 300, `"Constraints":[{"Operand":"distinct_property","LTarget":"${meta.rack}","RTarget":"30"}],`}} {
 		b.Run(c.name, func(b *testing.B) {
 			tx := state.Begin(state.New().Snapshot())
 			do := func(cmds ...state.Command) {
@@ -83,7 +84,9 @@ func BenchmarkDecideSpared(b *testing.B) {
 				return statetest.Register(statetest.Job(b, fmt.Sprintf(`{"ID":"web","TaskGroups":[{"Name":"g","Count":%d,%s"Resources":{"CPU":%d,"MemoryMB":100}}]}`, count, c.apart, cpu)), eval)
 			}
 			for n := range nodes {
-				do(statetest.AddNode(n+1, int64(c.capacity), 64_000))
+				add := statetest.AddNode(n+1, int64(c.capacity), 64_000)
+				add.Node.Meta = map[string]string{"rack": fmt.Sprint(n / 10)}
+				do(add)
 			}
 			do(version(c.was, 1))
 			s := tx.Seal()
