@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/freeport"
 	"berth/internal/login/logintest"
 )
 
@@ -44,12 +44,11 @@ func (w *watchedOutput) Write(b []byte) (int, error) {
 // The command logs in at a real provider, as a person does with a browser; the
 // agent is one that only knows who logs in.
 func TestLoginWithABrowser(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := fmt.Sprint("127.0.0.1:", port)
 	redirect := "http://" + addr + callbackPath
 	idp := logintest.Start(t, redirect)
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

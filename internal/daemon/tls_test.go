@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/eventually"
 	"berth/internal/wire"
 	"berth/internal/wire/certs"
 	"berth/internal/wire/certs/certstest"
@@ -59,7 +60,7 @@ func throughMux(inner door) door {
 		if err != nil {
 			return ""
 		}
-		st.SetDeadline(time.Now().Add(20 * time.Second))
+		st.SetDeadline(time.Now().Add(eventually.Limit))
 		return inner(t, st)
 	}
 }
@@ -79,7 +80,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		return m
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	s := wire.New(wire.Config{Log: quiet, Region: "global", TLS: material(false).Accept(), OnlyTLS: true, Handshake: 2 * time.Second, Raft: func(conn net.Conn, _ *wire.Peer) { conn.Close() }})
+	s := wire.New(wire.Config{Log: quiet, Region: "global", TLS: material(false).Accept(), OnlyTLS: true, Handshake: time.Minute, Raft: func(conn net.Conn, _ *wire.Peer) { conn.Close() }})
 	ok := func(context.Context, *wire.Call) (any, error) { return nil, nil }
 	accept := func(_ context.Context, _ *wire.Call, st *wire.Stream) error { return st.Accept() }
 	s.Handle("Agents", ok)
@@ -177,7 +178,7 @@ func TestWhoIsLetIn(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				conn.SetDeadline(now.Add(time.Minute))
+				conn.SetDeadline(now.Add(eventually.Limit))
 				if row.cert != nil {
 					if c.through == inner {
 						conn.Write([]byte{0x03})

@@ -120,7 +120,7 @@ func TestAgentsAreToldWhatIsConnected(t *testing.T) {
 	old.follow("the sink runs", are("scored", "static telemetry.sink[0].in up 1"))
 	waits := make(chan error, 1)
 	go func() {
-		out, err := source.ask(20 * time.Second)
+		out, err := source.ask(op.MaxWait)
 		if err == nil && out.Mark == source.have.Mark {
 			err = fmt.Errorf("nothing new came")
 		}

@@ -81,7 +81,7 @@ func TestForcedCollection(t *testing.T) {
 	go func() {
 		var next op.NodeAllocIndexesAnswer
 		if err := n.session.Call(t.Context(), "Node.GetClientAllocs", &op.NodeAllocIndexes{
-			NodeID: n.ID, SecretID: n.SecretID, Query: op.Query{MinQueryIndex: pulled.Index, MaxQueryTime: 20 * time.Second},
+			NodeID: n.ID, SecretID: n.SecretID, Query: op.Query{MinQueryIndex: pulled.Index, MaxQueryTime: op.MaxWait},
 		}, &next); err != nil {
 			t.Error(err)
 		}

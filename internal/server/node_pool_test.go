@@ -168,7 +168,7 @@ func TestWaitingForNodePools(t *testing.T) {
 		t.Fatal(p, err)
 	}
 	heard := make(chan string, 2)
-	wait := &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute}
+	wait := &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: op.MaxWait}
 	go func() {
 		p, _, err := pools.Info("dev", wait)
 		if err != nil {
@@ -186,7 +186,7 @@ func TestWaitingForNodePools(t *testing.T) {
 		for len(list) == 0 { // any node that changes ends a wait
 			var meta *nomad.QueryMeta
 			var err error
-			if list, meta, err = pools.ListNodes("dev", &nomad.QueryOptions{WaitIndex: index, WaitTime: time.Minute}); err != nil {
+			if list, meta, err = pools.ListNodes("dev", &nomad.QueryOptions{WaitIndex: index, WaitTime: op.MaxWait}); err != nil {
 				heard <- err.Error()
 				return
 			}

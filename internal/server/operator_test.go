@@ -165,7 +165,7 @@ func TestSnapshotIsRestored(t *testing.T) {
 	}
 	news := make(chan seen, 1)
 	go func() {
-		list, meta, err := r.api.Jobs().List(&nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute, AllowStale: true})
+		list, meta, err := r.api.Jobs().List(&nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: op.MaxWait, AllowStale: true})
 		news <- seen{list, meta, err}
 	}()
 	at := r.server.Store().Snapshot().Index

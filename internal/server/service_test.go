@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"berth"
 	"berth/op"
@@ -140,7 +139,7 @@ func TestServicesThroughTheGoClient(t *testing.T) {
 	_, meta, _ = services.Get("shop", nil)
 	woken := make(chan int, 1)
 	go func() {
-		list, _, _ := services.Get("shop", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: 20 * time.Second})
+		list, _, _ := services.Get("shop", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: op.MaxWait})
 		woken <- len(list)
 	}()
 	n.call("Node.UpdateAlloc", &op.ReportAllocs{Write: op.Write{AuthToken: n.SecretID}, Alloc: []*op.AllocReport{{ID: allocs[1], NodeID: n.ID, ClientStatus: berth.ClientFailed}}}, new(op.WriteAnswer))

@@ -415,7 +415,7 @@ func TestBlockingQueries(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		j, m, err := r.api.Jobs().Info("web", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: 30 * time.Second})
+		j, m, err := r.api.Jobs().Info("web", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: op.MaxWait})
 		if err != nil {
 			t.Error(err)
 		}
@@ -452,7 +452,7 @@ func TestBlockingQueries(t *testing.T) {
 	woken := make(chan int, 1)
 	go func() {
 		var next op.NodeAllocIndexesAnswer
-		err := n.session.Call(t.Context(), "Node.GetClientAllocs", &op.NodeAllocIndexes{NodeID: n.ID, SecretID: n.SecretID, Query: op.Query{MinQueryIndex: pulled.Index, MaxQueryTime: 30 * time.Second}}, &next)
+		err := n.session.Call(t.Context(), "Node.GetClientAllocs", &op.NodeAllocIndexes{NodeID: n.ID, SecretID: n.SecretID, Query: op.Query{MinQueryIndex: pulled.Index, MaxQueryTime: op.MaxWait}}, &next)
 		if err != nil || next.Index <= pulled.Index {
 			t.Error(next.Index, err)
 		}

@@ -141,7 +141,7 @@ func TestAnAgentPassesRequestsOn(t *testing.T) {
 	woken := make(chan error, many)
 	for range many {
 		go func() {
-			j, m, err := f.api.Jobs().Info("a/b", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute})
+			j, m, err := f.api.Jobs().Info("a/b", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: op.MaxWait})
 			if err == nil && (!*j.Stop || m.LastIndex <= meta.LastIndex) {
 				err = fmt.Errorf("woken with %+v", m)
 			}

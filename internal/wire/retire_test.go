@@ -29,7 +29,7 @@ func TestARetiredSessionEndsWhatHasBegun(t *testing.T) {
 			far.HandleStream("Talks", talks)
 			addr := start(t, far)
 			cfg := quiet(t)
-			cfg.retireTime = 20 * time.Millisecond // for the far end to read the answer
+			cfg.retireTime = 200 * time.Millisecond // for the far end to read the answer
 			near := New(cfg)
 			near.Handle("Waits", waits)
 			near.HandleStream("Talks", talks)

@@ -165,7 +165,7 @@ func clientOnly(t *testing.T, server, client *agent) {
 	}
 	done := make(chan string)
 	go func() {
-		after, err := client.try("GET", "/v1/jobs?wait=50s&index="+h.Get("X-Nomad-Index"), "", nil)
+		after, err := client.try("GET", "/v1/jobs?wait=2m&index="+h.Get("X-Nomad-Index"), "", nil)
 		done <- fmt.Sprint(after.Get("X-Nomad-Index") != h.Get("X-Nomad-Index"), err)
 	}()
 	w.holds(client.good("job", "stop", "-purge", "there"), "finished with status")

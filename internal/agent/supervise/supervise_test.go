@@ -527,7 +527,7 @@ func TestWhatAKilledSupervisorLeavesIsStopped(t *testing.T) {
 			child := a.pidFrom("child")
 			waited := make(chan error)
 			go func() { // the agent that looks on
-				_, err := a.Wait(t.Context(), "t", 1, 5*time.Second)
+				_, err := a.Wait(t.Context(), "t", 1, eventually.Limit)
 				waited <- err
 			}()
 			a.killSupervisor()
@@ -649,7 +649,7 @@ func TestAdvisory_C16_NoFileIsInherited(t *testing.T) {
 	a.wait("t", 1)
 	must(t, unix.Close(leak))
 	// The pipe has no writer but those that inherited it.
-	must(t, r.SetReadDeadline(time.Now().Add(10*time.Second)))
+	must(t, r.SetReadDeadline(time.Now().Add(eventually.Limit)))
 	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("somebody holds the agent's pipe: %v", err)
 	}
@@ -759,7 +759,7 @@ func TestASupervisorBearsGarbage(t *testing.T) {
 		c := dial()
 		_, _ = c.Write([]byte(bytes))
 		_ = c.(*net.UnixConn).CloseWrite()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(eventually.Limit))
 		b, err := io.ReadAll(c)
 		if err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%q: %v", bytes, err)
