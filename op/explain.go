@@ -77,6 +77,7 @@ const (
 	WhyStop       = "waits for stops" // allocations that are stopping still hold the capacity
 	WhyScheduler  = "waits for a scheduler"
 	WhyOrder      = "waits for a group"        // depends_on or once holds a group back
+	WhyNode       = "waits for a node"         // an older version runs on where its node takes no new allocation now
 	WhyInput      = "waits for inputs"         // tasks wait for what they need to start, such as a variable
 	WhyDeployment = "waits for a deployment"   // everything is placed; its health, or a promotion, is awaited
 	WhySubmission = "waits for its submission" // objects of a stream job are created, and its elements launched

@@ -115,7 +115,7 @@ func TestHowTasksAreEnded(t *testing.T) {
 	cases := map[string]struct {
 		task           string
 		code, signal   string
-		killing, delay time.Duration // at least, and at most 20 s more
+		killing, delay time.Duration // at least
 		logs           string
 	}{
 		"obeys":    {sh(`trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.01; done`, interrupt), "5", "", 0, 0, "ready\ninterrupted\n"},
@@ -158,7 +158,7 @@ func TestHowTasksAreEnded(t *testing.T) {
 		if took := over.Sub(killing); took < c.killing {
 			t.Errorf("%s was given %v to end, of %v", name, took, c.killing)
 		}
-		if took := over.Sub(asked[name]); took < c.delay+c.killing || took > c.delay+c.killing+20*time.Second {
+		if took := over.Sub(asked[name]); took < c.delay+c.killing {
 			t.Errorf("%s took %v to end", name, took)
 		}
 		if out := a.good("alloc", "logs", al.ID); out != c.logs {

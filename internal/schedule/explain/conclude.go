@@ -151,11 +151,18 @@ func (a *explainer) concludeDone(t *totals, failed string, say func(verdict, for
 		say(op.WhyRuns, "%d of %d placed and %d finished; there is nothing to do", t.live, t.wanted, t.finished)
 	case t.live < t.wanted:
 		say(op.WhyIncomplete, "%d of %d placed, and %d %s missing, which a scheduler would not place now", t.live, t.wanted, t.wanted-t.live, verb(t.wanted-t.live, "is", "are"))
+	case a.old > 0:
+		say(op.WhyNode, "%d of %d placed; %s", t.live, t.wanted, oldText(a.old))
 	case failed != "":
 		say(op.WhyRuns, "%d of %d placed; there is nothing to do, although %s", t.live, t.wanted, failed)
 	default:
 		say(op.WhyRuns, "%d of %d placed; there is nothing to do", t.live, t.wanted)
 	}
+}
+
+// oldText says why n instances are not replaced by the newest version.
+func oldText(n int) string {
+	return fmt.Sprintf("%d %s the tasks of an older version until %s ready and eligible and %s drivers healthy", n, verb(n, "keeps", "keep"), verb(n, "its node is", "their nodes are"), verb(n, "its", "their"))
 }
 
 // suggestion returns the best changes for the first group that needs one.

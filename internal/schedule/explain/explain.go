@@ -102,6 +102,7 @@ type explainer struct {
 	better   *op.OtherAlgorithm // the one that places more of the job from scratch, nil: none does
 	left     map[string]int     // instances that it leaves without a place, by group
 	freshly  map[string]int     // the same for the algorithm in force
+	old      int                // instances of an older version whose nodes take no new ones now
 }
 
 // groups explains each group by what the scheduler would decide now, and then
@@ -145,9 +146,9 @@ func (a *explainer) groups() {
 	stopping, searched := 0, 0
 	for i, g := range a.job.TaskGroups {
 		x := a.group(g, live[g.Name], queued[g.Name], placed[g.Name], later)
-		turns := 0
+		turns, old := 0, 0
 		if c := d.Counts[g.Name]; a.job.PerNode() && c != nil { // count instances on each feasible node
-			x.Wanted, turns = c.Place+c.Ignore+c.Update+c.Later, c.Later
+			x.Wanted, turns, old = c.Place+c.Ignore+c.Update+c.Later, c.Later, c.Old
 			if x.Wanted == 0 && g.Count > 0 {
 				(&finder{sandbox: a.decided, job: a.job, index: i, group: g}).survey(&x)
 			}
@@ -175,6 +176,10 @@ func (a *explainer) groups() {
 		}
 		if turns > 0 {
 			x.Summary += fmt.Sprintf("; %d still %s the tasks of an older version until the update reaches %s", turns, verb(turns, "has", "have"), verb(turns, "it", "them"))
+		}
+		if old > 0 {
+			x.Summary += "; " + oldText(old)
+			a.old += old
 		}
 		a.x.Groups = append(a.x.Groups, x)
 	}
@@ -258,7 +263,7 @@ func (a *explainer) hasFollowup(al *berth.Alloc) bool {
 func reason(snap *state.Snapshot, a *berth.Alloc) op.AllocReason {
 	r := op.AllocReason{AllocID: a.ID, Name: a.Name(), NodeID: a.NodeID, NodeName: nodeName(snap, a.NodeID), Score: float64(a.Score), Scores: map[string]float64{}}
 	if a.Job.PerNode() {
-		r.Text = "the job runs on every node that meets its constraints, and this one does"
+		r.Text = "the job runs on every node that meets its constraints, as this one did when it was placed"
 		return r
 	}
 	// Explanations are kept for a while only; the score is part of the

@@ -13,6 +13,29 @@ import (
 	"berth/op"
 )
 
+// An instance of a system job keeps its older version where its node takes nothing
+// new.
+func TestAnOlderVersionWaitsForItsNode(t *testing.T) {
+	version := func(n int) *berth.Job {
+		return statetest.Job(t, fmt.Sprintf(`{"ID":"log","Type":"system","Update":{"MaxParallel":0},"Meta":{"v":"%d"},"TaskGroups":[{"Name":"g",
+			"Tasks":[{"Name":"t","Driver":"mock_driver","Resources":{"CPU":100,"MemoryMB":100}}]}]}`, n))
+	}
+	c := newCluster(t, statetest.AddNode(1, 4000, 1000), statetest.AddNode(2, 4000, 1000), statetest.Register(version(1), 1))
+	c.decide()
+	ill := statetest.AddNode(2, 4000, 1000)
+	ill.Node.Drivers["mock_driver"].Healthy = false
+	c.Must(t, ill, statetest.Register(version(2), 2))
+	c.decide()
+	x := explain.Job(c.snap(), key("log"), nowhere, c.now)
+	said(t, x, op.WhyNode, []string{"2 of 2 placed; 1 keeps the tasks of an older version until its node is ready and eligible and its drivers healthy"})
+	if g := x.Groups[0].Summary; !strings.Contains(g, "1 keeps the tasks of an older version") {
+		t.Errorf("the group: %s", g)
+	}
+	c.Must(t, statetest.AddNode(2, 4000, 1000))
+	c.decide()
+	said(t, explain.Job(c.snap(), key("log"), nowhere, c.now), op.WhyRuns, []string{"2 of 2 placed; there is nothing to do"})
+}
+
 // A job whose instances are placed may still be on its way: the broker is paused, its
 // deployment waits for health, for a person or is paused, or a task waits for the
 // delay of its restart policy.

@@ -68,6 +68,10 @@ type Followup struct {
 // time.
 type Counts struct {
 	Place, Stop, Update, Replace, Migrate, Canary, Ignore, Later int
+
+	// Old is how many of those to ignore have the tasks of an older version
+	// because their nodes take no new allocation now.
+	Old int
 }
 
 // Result is what must change. Missing is ordered by group and index, with

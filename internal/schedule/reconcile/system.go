@@ -331,9 +331,11 @@ func (r *perNode) running(s *nodeGroup, at spot, a *berth.Alloc) {
 		s.counts.Update++
 	case !n.Ready(): // its replacement could not be placed
 		s.counts.Ignore++
+		s.counts.Old++
 	case r.in.Recovers(s.number, n): // nor could it here, for now
 		s.waits[at] = true
 		s.counts.Ignore++
+		s.counts.Old++
 	case !r.Feasible(s.number, n):
 		r.notMet(s, at, a)
 		return
