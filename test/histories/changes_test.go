@@ -574,11 +574,15 @@ func (h *history) waitsRightly(d *berth.Deployment, calm, blocked bool) bool {
 	return false
 }
 
-// drainsRightly reports whether a drain that has all the time it wants waits for
-// replacements that have no room.
+// drainsRightly reports whether a drain waits for an agent that nobody plays any
+// more or, if it has all the time it wants, for replacements that have no room.
 func (h *history) drainsRightly(s *state.Snapshot, n *berth.Node, blocked map[berth.JobKey]waits) bool {
 	for a := range s.AllocsOn(n.ID) {
-		if n.DrainStrategy.Deadline == 0 && n.DrainStrategy.Holds(a) && len(blocked[a.Key()]) > 0 {
+		switch {
+		case !n.DrainStrategy.Holds(a):
+		case n.DrainStrategy.Deadline == 0 && len(blocked[a.Key()]) > 0:
+			return true
+		case !a.Wanted(): // it was told to stop after the calm, where agents do nothing any more
 			return true
 		}
 	}
