@@ -20,7 +20,7 @@ type Log struct {
 	lowest    slog.Level // of the followers; meaningless without any
 }
 
-// Follower collects what is logged from the moment on at which it was made.
+// Follower collects what is logged after it was made.
 type Follower struct {
 	log     *Log
 	handler slog.Handler // writes into buf, which mu of the Log guards
@@ -73,7 +73,7 @@ func (x *Follower) Take() []byte {
 	return out
 }
 
-// Close ends the following.
+// Close stops collecting.
 func (x *Follower) Close() { x.log.change(x, false) }
 
 // change adds or removes a follower.

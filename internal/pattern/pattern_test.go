@@ -33,7 +33,7 @@ func TestAllPatternsCompile(t *testing.T) {
 		}
 		all := literal.FindAllSubmatch(text, -1)
 		if n := bytes.Count(text, []byte("pattern.New(")); n != len(all) {
-			t.Errorf("%s: %d patterns, of which %d are literals in backquotes", path, n, len(all))
+			t.Errorf("%s: %d of %d patterns are literals in backquotes", path, len(all), n)
 		}
 		for _, m := range all {
 			if _, err := regexp.Compile(string(m[1])); err != nil {

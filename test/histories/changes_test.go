@@ -334,6 +334,7 @@ func (h *history) calm() {
 			return
 		}
 	}
+	h.obeyed = now()
 }
 
 // mind lets users do what deployments wait for, and checks that these get on.
@@ -582,7 +583,7 @@ func (h *history) drainsRightly(s *state.Snapshot, n *berth.Node, blocked map[be
 		case !n.DrainStrategy.Holds(a):
 		case n.DrainStrategy.Deadline == 0 && len(blocked[a.Key()]) > 0:
 			return true
-		case !a.Wanted(): // it was told to stop after the calm, where agents do nothing any more
+		case !a.Wanted() && a.ModifyTime > h.obeyed: // agents did nothing any more when it was told to stop
 			return true
 		}
 	}

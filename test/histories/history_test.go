@@ -58,6 +58,7 @@ type history struct {
 	disk   disk
 	quiet  atomic.Bool // nothing goes wrong any more
 	steady atomic.Bool // nor did it for a while
+	obeyed int64       // when agents last did as they were told, in Unix nanoseconds
 	cover  coverage
 	began  time.Time
 	staged atomic.Int64 // commands

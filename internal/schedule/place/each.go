@@ -56,7 +56,7 @@ func (x *Nodes) Meets(group int, n *berth.Node) bool {
 // mounted.
 func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 	switch x.unmet(group, n).kind {
-	case meetsAll, lacksDriver, illDriver, lacksPlugin, waitsForVolume:
+	case meetsAll, lacksDriver, unhealthyDriver, lacksPlugin, waitsForVolume:
 		return true
 	}
 	return false
@@ -64,7 +64,9 @@ func (x *Nodes) Keeps(group int, n *berth.Node) bool {
 
 // Recovers reports whether a node does not meet the constraints of a group only
 // because a driver is unhealthy. It may meet them soon.
-func (x *Nodes) Recovers(group int, n *berth.Node) bool { return x.unmet(group, n).kind == illDriver }
+func (x *Nodes) Recovers(group int, n *berth.Node) bool {
+	return x.unmet(group, n).kind == unhealthyDriver
+}
 
 func (x *Nodes) unmet(group int, n *berth.Node) verdict {
 	f := x.filters[group]
@@ -75,7 +77,7 @@ func (x *Nodes) unmet(group int, n *berth.Node) verdict {
 		return why
 	case why.kind == meetsAll:
 		return f.node(n)
-	case why.kind == illDriver: // whatever volumes there are, nothing is placed
+	case why.kind == unhealthyDriver: // whatever volumes there are, nothing is placed
 		if own := f.node(n); own.kind == lacksOther {
 			return own
 		}

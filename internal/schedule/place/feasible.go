@@ -54,10 +54,10 @@ type verdictKind uint8
 const (
 	unchecked verdictKind = iota
 	meetsAll
-	lacksDriver    // a driver is missing
-	illDriver      // a driver is unhealthy, and all else that the node's class decides is met
-	lacksPlugin    // the node does not run the plugin of a CSI volume, or cannot reach the volume
-	waitsForVolume // a CSI volume cannot be had there now; that may pass while the node stays as it is
+	lacksDriver     // a driver is missing
+	unhealthyDriver // a driver is unhealthy, and all else that the node's class decides is met
+	lacksPlugin     // the node does not run the plugin of a CSI volume, or cannot reach the volume
+	waitsForVolume  // a CSI volume cannot be had there now; that may pass while the node stays as it is
 	lacksOther
 )
 
@@ -156,25 +156,25 @@ func (f *filter) check(n *berth.Node) verdict {
 	if why := f.otherPool(n); why != "" {
 		return lacking(why)
 	}
-	ill := ""
+	unhealthy := ""
 	for _, d := range f.drivers {
 		switch kind, why := unmetDriver(n, d); kind {
 		case lacksDriver:
 			return verdict{kind, why}
-		case illDriver:
-			ill = cmp.Or(ill, why)
+		case unhealthyDriver:
+			unhealthy = cmp.Or(unhealthy, why)
 		}
 	}
 	for i := range f.byClass {
 		if c := &f.byClass[i]; !c.holds(n, f.work, f.group) {
-			return lacking(cmp.Or(ill, c.String()))
+			return lacking(cmp.Or(unhealthy, c.String()))
 		}
 	}
 	if unmet := f.needs.lacking(n, f.index); len(unmet) > 0 {
-		return lacking(cmp.Or(ill, unmet[0]))
+		return lacking(cmp.Or(unhealthy, unmet[0]))
 	}
-	if ill != "" {
-		return verdict{illDriver, ill}
+	if unhealthy != "" {
+		return verdict{unhealthyDriver, unhealthy}
 	}
 	return verdict{kind: meetsAll}
 }
@@ -205,7 +205,7 @@ func unmetDriver(n *berth.Node, driver string) (verdictKind, string) {
 	case info == nil || !info.Detected:
 		return lacksDriver, "missing drivers: " + driver
 	case !info.Healthy:
-		return illDriver, "unhealthy drivers: " + driver
+		return unhealthyDriver, "unhealthy drivers: " + driver
 	}
 	return meetsAll, ""
 }
