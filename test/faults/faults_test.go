@@ -117,7 +117,7 @@ func TestFaults(t *testing.T) {
 // minutes in the long form alone, and by make faults.
 func TestPlanted(t *testing.T) {
 	for _, d := range defects {
-		if d.rounds > 2 && os.Getenv("BERTH_LONG") == "" {
+		if d.long && os.Getenv("BERTH_LONG") == "" {
 			continue
 		}
 		t.Run(d.name, func(t *testing.T) {

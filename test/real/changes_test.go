@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,21 +92,37 @@ func (a *agent) version(job string) uint64 {
 
 // Five instances are replaced two at a time. At no time are more than two new
 // ones not yet known to be healthy, or fewer than three at work. The server is
-// killed in the middle, and goes on where it was.
+// killed in the middle, and goes on where it was. No more than two of the new
+// ones get past their first task before that, so the middle is there to be seen.
 func TestARollingUpdate(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
 	w := f.w
-	file := func(word string) string {
+	passed := filepath.Join(t.TempDir(), "passed")
+	file := func(word, first string) string {
 		return w.file("five.nomad", group("service", "five", `
 			count = 5
 			update {
 				max_parallel     = 2
 				min_healthy_time = "1s"
 				health_check     = "task_states"
+			}
+			task "first" {
+				lifecycle {
+					hook = "prestart"
+				}
+				driver = "raw_exec"
+				config {
+					command = "/bin/sh"
+					args    = ["-c", "`+first+`"]
+				}
+				resources {
+					cpu    = 50
+					memory = 32
+				}
 			}`, sh("echo "+word+"; exec sleep 1000")))
 	}
-	f.good("job", "run", "-detach", file("one"))
+	f.good("job", "run", "-detach", file("one", "true"))
 	f.deployed("five", 0, "successful")
 	first := f.settled("five", 5)
 
@@ -131,7 +148,7 @@ func TestARollingUpdate(t *testing.T) {
 		}
 		return healthy
 	}
-	f.good("job", "run", "-detach", file("two"))
+	f.good("job", "run", "-detach", file("two", fmt.Sprintf("mkdir %[1]s-1 || mkdir %[1]s-2 || until [ -e %[1]s ]; do sleep 0.1; done", passed)))
 	w.until("the update is in the middle", func() string {
 		if n := look(); n < 2 {
 			return fmt.Sprintf("%d are healthy", n)
@@ -144,6 +161,9 @@ func TestARollingUpdate(t *testing.T) {
 		t.Fatalf("this is not the middle: %+v, %+v", was, begun)
 	}
 	f.again()
+	if err := os.WriteFile(passed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w.until("the update is done", func() string {
 		look()
 		if d := f.deployments("five")[1]; d.Status != "successful" {

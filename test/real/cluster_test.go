@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"berth"
 	"berth/internal/eventually"
 )
 
@@ -75,6 +76,18 @@ func leads(servers []*agent) *agent {
 		}
 	}
 	return nil
+}
+
+// leader waits until the servers agree on who leads, and returns it.
+func (w *world) leader(servers []*agent) (leader *agent) {
+	w.t.Helper()
+	w.until("the servers agree on who leads", func() string {
+		if leader = leads(servers); leader == nil {
+			return "they do not"
+		}
+		return ""
+	})
+	return leader
 }
 
 func lived(servers []*agent) (out []*agent) {
@@ -151,9 +164,25 @@ job "web" {
 			return ""
 		})
 	}
+	// register has a server take a version of the job. A server waits some seconds
+	// for a leader; on a busy machine it can take longer until there is one.
+	register := func(s *agent, version string) {
+		t.Helper()
+		w.until(s.Name+" takes version "+version, func() string {
+			r := s.berth("job", "run", "-detach", job(version))
+			switch {
+			case r.Code == 0:
+				return ""
+			case strings.Contains(r.Err, berth.ErrNoLeader.Error()):
+				return r.Err
+			}
+			t.Fatal(r)
+			return ""
+		})
+	}
 	for i, s := range servers {
 		version := fmt.Sprint("1.", i)
-		s.good("job", "run", "-detach", job(version))
+		register(s, version)
 		running(version)
 	}
 	same("/v1/job/web", "/v1/job/web/evaluations", "/v1/nodes", "/v1/job/web/allocations", "/v1/status/peers", "/v1/status/leader")
@@ -169,17 +198,14 @@ job "web" {
 			}
 			return ""
 		})
-		old := leads(servers)
-		if old == nil {
-			t.Fatal("the servers do not agree on who leads")
-		}
+		old := w.leader(servers)
 		var before struct{ ModifyIndex uint64 }
 		old.get("/v1/job/web", &before)
 		old.Kill()
 		began := time.Now()
 		for i, s := range lived(servers) {
 			version := fmt.Sprintf("2.%d.%d", round, i)
-			s.good("job", "run", "-detach", job(version))
+			register(s, version)
 			if i == 0 {
 				t.Logf("the first write after the leader was killed took %v", time.Since(began).Round(time.Millisecond))
 			}

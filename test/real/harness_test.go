@@ -6,6 +6,7 @@ package real
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,8 +19,10 @@ import (
 	"syscall"
 	"testing"
 
+	"berth"
 	"berth/internal/eventually"
 	"berth/internal/freeport"
+	"berth/op"
 	"berth/test/bed"
 )
 
@@ -218,6 +221,7 @@ func (a *agent) joined() {
 type refused struct {
 	code int
 	text string
+	kind berth.Kind
 }
 
 func (r *refused) Error() string { return fmt.Sprintf("%d: %s", r.code, r.text) }
@@ -234,19 +238,27 @@ func (a *agent) try(method, path, body string, into any) (http.Header, error) {
 	case err != nil:
 		return nil, err
 	case !answer.Good():
-		return answer.Header, &refused{answer.Code, answer.Text}
+		return answer.Header, &refused{answer.Code, answer.Text, berth.Kind(answer.Header.Get(op.HeaderKind))}
 	case into == nil:
 		return answer.Header, nil
 	}
 	return answer.Header, eventually.Decode([]byte(answer.Text), into)
 }
 
-// get reads from the agent's HTTP API.
+// get reads from the agent's HTTP API. It waits while no server leads: on a busy
+// machine, servers can lose their leader at any time.
 func (a *agent) get(path string, into any) {
 	a.w.t.Helper()
-	if _, err := a.try("GET", path, "", into); err != nil {
-		a.w.t.Fatalf("GET %s: %v", path, err)
-	}
+	a.w.until("GET "+path+" is answered", func() string {
+		_, err := a.try("GET", path, "", into)
+		if no := (*refused)(nil); errors.As(err, &no) && no.kind == berth.NoLeader {
+			return err.Error()
+		}
+		if err != nil {
+			a.w.t.Fatalf("GET %s: %v", path, err)
+		}
+		return ""
+	})
 }
 
 // berth runs a command against the agent.

@@ -134,10 +134,7 @@ job "six" {
 	}
 	w.holds(first.good("alloc", "status", allocs[0].ID), "[::1]:"+web)
 
-	leader := leads(servers)
-	if leader == nil {
-		t.Fatal("the servers do not agree on who leads")
-	}
+	leader := w.leader(servers)
 	leader.Kill()
 	w.until("another leads", func() string {
 		if now := leads(servers); now == nil || now == leader {

@@ -54,13 +54,7 @@ func TestKeysAreRotatedWhileLeadersAreKilled(t *testing.T) {
 		case <-t.Context().Done():
 			t.Fatal("writes are not acknowledged any more")
 		}
-		var leader *agent
-		w.until("one leads", func() string {
-			if leader = leads(servers); leader == nil {
-				return "the servers do not agree"
-			}
-			return ""
-		})
+		leader := w.leader(servers)
 		leader.Kill()
 		x.mu.Lock()
 		x.acked = newCountdown(writes)

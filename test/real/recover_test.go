@@ -94,12 +94,7 @@ func TestMostServersAreLostForGood(t *testing.T) {
 	}
 	// They are a cluster again: it loses one of them without a loss.
 	kept.Kill()
-	w.until("another leads", func() string {
-		if l := leads(lost); l == nil {
-			return "none does"
-		}
-		return ""
-	})
+	w.leader(lost)
 	lost[0].registers("after")
 	lost[1].has("job0", "job1", "job2", "alone", "after")
 }
@@ -114,10 +109,7 @@ func TestAServerIsRefilled(t *testing.T) {
 		s.voters(3)
 		s.registers(fmt.Sprint("job", i))
 	}
-	leader := leads(servers)
-	if leader == nil {
-		t.Fatal("the servers do not agree on who leads")
-	}
+	leader := w.leader(servers)
 	victim := servers[(slices.Index(servers, leader)+1)%len(servers)]
 	victim.has("job0", "job1", "job2")
 	if code := victim.signal(syscall.SIGTERM); code != 0 {

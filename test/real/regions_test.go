@@ -126,13 +126,7 @@ acl {
 	}
 
 	// The server that leads b is killed, and the one that follows goes on copying.
-	var leader *agent
-	w.until("one leads b", func() string {
-		if leader = leads(b); leader == nil {
-			return "the servers do not agree"
-		}
-		return ""
-	})
+	leader := w.leader(b)
 	leader.Kill()
 	a.may(root, "acl", "policy", "apply", "after", file)
 	rest := lived(b)
