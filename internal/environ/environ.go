@@ -4,6 +4,7 @@ package environ
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -22,33 +23,55 @@ const wait = 2 * time.Second
 // up to 2 s.
 func Of(pid int) []byte {
 	dir := "/proc/" + strconv.Itoa(pid)
+	buf := make([]byte, 4096)
 	for end, pause := time.Now().Add(wait), 50*time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		before := envEnd(dir)
-		env, err := os.ReadFile(dir + "/environ")
-		if err != nil || len(env) > 0 {
-			return env
+		before := program(dir)
+		n, err := readOnce(dir+"/environ", buf)
+		switch {
+		case err != nil:
+			return nil
+		case n == len(buf): // there may be more
+			buf = make([]byte, 4*len(buf))
+			continue
+		case n > 0:
+			return buf[:n]
 		}
 		if _, err := os.Readlink(dir + "/exe"); err != nil { // a thread of the kernel, or it has ended
 			return nil
 		}
-		if before != "0" && before == envEnd(dir) || time.Now().After(end) {
+		if before != "" && before == program(dir) || time.Now().After(end) {
 			return nil
 		}
 		time.Sleep(pause)
 	}
 }
 
-// envEnd is the address at which the environment of a process ends, field 51 of
-// proc_pid_stat(5). It is "0" while a program is not set up yet. Two programs that
-// a process executes have different ones, because their stacks begin at random
-// addresses.
-func envEnd(dir string) string {
+// readOnce reads a file by a single call. A second one would not go on in the
+// same environment: it finds nothing once the process has executed a program.
+func readOnce(name string, buf []byte) (int, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	n, err := f.Read(buf)
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+// program tells one program that a process executes from another, by the address
+// at which its environment ends: stacks begin at random addresses. It is "" while
+// a program is not set up yet. The kernel knows where its code begins after its
+// environment is complete. These are fields 26 and 51 of proc_pid_stat(5).
+func program(dir string) string {
 	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {
 		return ""
 	}
 	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) // the second field is a name that may hold anything
-	if len(f) < 49 {
+	if len(f) < 49 || string(f[23]) == "0" || string(f[48]) == "0" {
 		return ""
 	}
 	return string(f[48])

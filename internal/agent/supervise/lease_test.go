@@ -22,9 +22,11 @@ func (a *alloc) leased(script string, until time.Time, kill time.Duration) Start
 // nobody calls the supervisor any more.
 func TestTasksAreStoppedWhenTheLeaseIsOver(t *testing.T) {
 	a := newAlloc(t)
+	later := time.Now().Add(time.Hour) // a busy machine may take long to start them
+	a.start("gentle", 1, a.leased(`trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.01; done`, later, time.Hour))
+	a.start("firm", 1, a.leased(`trap '' TERM; echo up; while :; do sleep 0.01; done`, later, 50*time.Millisecond))
 	until := time.Now().Add(500 * time.Millisecond)
-	a.start("gentle", 1, a.leased(`trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.01; done`, until, time.Hour))
-	a.start("firm", 1, a.leased(`trap '' TERM; echo up; while :; do sleep 0.01; done`, until, 50*time.Millisecond))
+	must(t, a.Extend(t.Context(), until))
 	x := a.wait("gentle", 1)
 	// The shell may be told before it has set its trap.
 	if !x.CutOff || x.At.Before(until) || x.Code != 3 && x.Signal != 15 {
