@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/eventually"
 	_ "berth/internal/onethread"
 )
 
@@ -107,11 +108,7 @@ func TestLook(t *testing.T) {
 		}
 	}
 	s.CloseClientConnections()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-	}
+	eventually.True(t, "their goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // It looks at once and then in its interval, until it is told to end.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"berth"
 	"berth/internal/agent/driver"
@@ -17,6 +16,7 @@ import (
 	"berth/internal/agent/driver/process"
 	"berth/internal/agent/isolate/isolatetest"
 	"berth/internal/agent/supervise"
+	"berth/internal/eventually"
 )
 
 func TestMain(m *testing.M) {
@@ -119,18 +119,13 @@ func TestUsageCountsAllProcessesOfATask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	eventually.True(t, "its three processes are counted", func() bool {
 		u, err := h.Usage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if u.Processes == 3 && u.Memory > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v", u)
-		}
-	}
+		return u.Processes == 3 && u.Memory > 0
+	})
 }
 
 func TestAdvisory_C42_DisabledIsAskedAtEachStart(t *testing.T) {
