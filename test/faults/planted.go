@@ -24,7 +24,7 @@ type defect struct {
 	fault  *Fault // the fault that reveals it
 	shows  string // text in one of the failures
 	rounds int    // within this many rounds it must show
-	long   bool   // one round seldom shows it
+	long   bool   // a round seldom shows it: many are played, in the long form alone
 }
 
 // apart is leaderApart without its other checks, which the defects would fail.
