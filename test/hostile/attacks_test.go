@@ -73,8 +73,9 @@ func (x *attempt) note(what string) {
 	x.mu.Unlock()
 }
 
-// send sends a request. A refusal must have one of the statuses, and say what is
-// wrong; no answer at all counts as one if the statuses hold 0.
+// send sends a request. A refusal must have one of the statuses and say what is
+// wrong, or be one that leaderless allows. No answer at all counts as a refusal if
+// the statuses hold 0.
 func (x *attempt) send(ctx context.Context, c *http.Client, r *http.Request, allowed ...int) {
 	resp, err := c.Do(r.WithContext(ctx))
 	if ctx.Err() != nil {
@@ -88,6 +89,9 @@ func (x *attempt) send(ctx context.Context, c *http.Client, r *http.Request, all
 		status, text = resp.StatusCode, read(resp)
 	}
 	x.note(fmt.Sprint(status))
+	if err == nil && leaderless(resp) {
+		return
+	}
 	for _, a := range allowed {
 		if a == status {
 			if status/100 > 2 && (len(strings.Fields(text)) < 2 || !utf8.ValidString(text)) {
@@ -329,7 +333,7 @@ func watchers(ctx context.Context, x *attempt, s *server, i int) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		if text := read(resp); resp.StatusCode != 429 {
+		if text := read(resp); resp.StatusCode != 429 && !leaderless(resp) {
 			x.t.Errorf("a watcher got %d %s", resp.StatusCode, text)
 		}
 		x.note(resp.Status)

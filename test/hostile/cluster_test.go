@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"berth"
 	"berth/internal/eventually"
 	"berth/internal/freeport"
+	"berth/op"
 	"berth/test/bed"
 )
 
@@ -277,7 +279,7 @@ func (c *cluster) worked(t *testing.T) []int {
 					t.Error(err)
 					return
 				}
-				if text := read(resp); resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusTooManyRequests {
+				if text := read(resp); resp.StatusCode/100 != 2 && !later(resp) {
 					t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
 				}
 			}
@@ -355,6 +357,20 @@ type user struct {
 const job = `{"Job": {"ID": "user", "Type": "batch", "TaskGroups": [{"Name": "g", "Count": 0, "Tasks": [
 	{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}}`
 
+// later reports whether an answer may ask a user to come back later: a write when
+// there are too many, and anything that leaderless allows.
+func later(resp *http.Response) bool {
+	tooMany := resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
+	return tooMany && resp.Request.Method != "GET" || leaderless(resp)
+}
+
+// leaderless reports whether an answer says that no server leads. The short form
+// allows it: a busy machine can hold servers up for longer than they wait for a
+// leader.
+func leaderless(resp *http.Response) bool {
+	return long == 0 && resp.Header.Get(op.HeaderKind) == string(berth.NoLeader)
+}
+
 // work works until ctx ends. A user keeps to one connection of one address, as
 // a browser or a tool does.
 func (u *user) work(ctx context.Context) {
@@ -385,9 +401,7 @@ func (u *user) work(ctx context.Context) {
 		}
 		text := read(resp)
 		u.waits = append(u.waits, time.Since(began))
-		// A user may be asked to come back later; that is an answer, but not for a
-		// read.
-		if busy := resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""; resp.StatusCode/100 != 2 && (!busy || method == "GET") {
+		if resp.StatusCode/100 != 2 && !later(resp) {
 			u.failed = append(u.failed, fmt.Sprintf("%s %s at %s: %d %s", method, path, s.Name, resp.StatusCode, text))
 			return
 		}
