@@ -44,7 +44,7 @@ func testWhyAndRepair(t *testing.T, c *cluster, b *browser) {
 	p.sees("all of it can be placed", "build: 1 created")
 	p.picture("story-plan")
 	p.press("Run it")
-	p.sees("crunch")
+	p.sees("1 of 1 placed")
 	p.gone("waiting for capacity")
 	p.sees("running")
 	p.picture("story-runs")
