@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"berth"
 	"berth/internal/eventually"
 )
 
@@ -164,25 +163,9 @@ job "web" {
 			return ""
 		})
 	}
-	// register has a server take a version of the job. A server waits some seconds
-	// for a leader; on a busy machine it can take longer until there is one.
-	register := func(s *agent, version string) {
-		t.Helper()
-		w.until(s.Name+" takes version "+version, func() string {
-			r := s.berth("job", "run", "-detach", job(version))
-			switch {
-			case r.Code == 0:
-				return ""
-			case strings.Contains(r.Err, berth.ErrNoLeader.Error()):
-				return r.Err
-			}
-			t.Fatal(r)
-			return ""
-		})
-	}
 	for i, s := range servers {
 		version := fmt.Sprint("1.", i)
-		register(s, version)
+		s.good("job", "run", "-detach", job(version))
 		running(version)
 	}
 	same("/v1/job/web", "/v1/job/web/evaluations", "/v1/nodes", "/v1/job/web/allocations", "/v1/status/peers", "/v1/status/leader")
@@ -205,7 +188,7 @@ job "web" {
 		began := time.Now()
 		for i, s := range lived(servers) {
 			version := fmt.Sprintf("2.%d.%d", round, i)
-			register(s, version)
+			s.good("job", "run", "-detach", job(version))
 			if i == 0 {
 				t.Logf("the first write after the leader was killed took %v", time.Since(began).Round(time.Millisecond))
 			}

@@ -267,14 +267,24 @@ func (a *agent) berth(args ...string) bed.Result {
 	return a.w.command("berth", []string{"BERTH_ADDR=" + a.addr}, args...)
 }
 
-// good runs a command that must succeed, and returns what it printed.
-func (a *agent) good(args ...string) string {
+// good runs a command that must succeed, and returns what it printed. It waits
+// while no server leads, as get does.
+func (a *agent) good(args ...string) (out string) {
 	a.w.t.Helper()
-	s := a.berth(args...)
-	if s.Code != 0 {
-		a.w.t.Fatalf("berth %s: %v", strings.Join(args, " "), s)
-	}
-	return s.Out
+	command := "berth " + strings.Join(args, " ")
+	a.w.until(command+" succeeds", func() string {
+		s := a.berth(args...)
+		switch {
+		case s.Code == 0:
+			out = s.Out
+			return ""
+		case strings.Contains(s.Err, berth.ErrNoLeader.Error()):
+			return s.Err
+		}
+		a.w.t.Fatalf("%s: %v", command, s)
+		return ""
+	})
+	return out
 }
 
 // command runs the binary by one of its names.
