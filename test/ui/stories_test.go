@@ -25,7 +25,11 @@ func TestUI(t *testing.T) {
 		{"Pages", testPages}, {"WhyAndRepair", testWhyAndRepair}, {"TwoChanges", testTwoChanges}, {"ProblemsInAJobFile", testProblems}, {"Keys", testKeys}, {"PressedAtOnce", testPressedAtOnce},
 		{"Terminal", testTerminal}, {"Volumes", testVolumes}, {"LogsTogether", testLogsTogether}, {"Canary", testCanary}, {"Stream", testStream}, {"WhatIf", testWhatIf}, {"Audit", testAudit}, {"Drain", testDrain}, {"LostConnection", testLost},
 	} {
-		t.Run(s.name, func(t *testing.T) { s.play(t, c, b) })
+		t.Run(s.name, func(t *testing.T) {
+			own := *c
+			own.t = t // what fails there fails this story
+			s.play(t, &own, b)
+		})
 	}
 }
 
