@@ -3,6 +3,7 @@ package supervise
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -17,7 +18,8 @@ import (
 // process is what /proc tells of one.
 type process struct {
 	pid     int
-	state   byte // Z and X are dead
+	state   byte // of its first thread: Z and X have ended
+	threads int  // that have not ended, the first included until it is reaped
 	parent  int
 	session int
 	start   uint64 // clock ticks since boot
@@ -26,8 +28,9 @@ type process struct {
 	rss     int64  // pages
 }
 
-// dead reports whether the process has ended and only waits to be reaped.
-func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
+// dead reports whether the process has ended and only waits to be reaped. While
+// threads other than the first are left, it works on, or has files open still.
+func (p process) dead() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // readProcess returns false if there is no such process.
 func readProcess(pid int) (process, bool) {
@@ -60,11 +63,12 @@ func parseStat(pid int, b []byte) (process, bool) {
 	if len(f) > 21 {
 		p.rss, _ = strconv.ParseInt(f[21], 10, 64)
 	}
-	var errs [3]error
+	var errs [4]error
 	p.parent, errs[0] = strconv.Atoi(f[1])
 	p.session, errs[1] = strconv.Atoi(f[3])
-	p.start, errs[2] = strconv.ParseUint(f[19], 10, 64)
-	return p, errs == [3]error{}
+	p.threads, errs[2] = strconv.Atoi(f[17])
+	p.start, errs[3] = strconv.ParseUint(f[19], 10, 64)
+	return p, errs == [4]error{}
 }
 
 // processes lists all there are.
@@ -169,26 +173,38 @@ func BootID() string {
 	return strings.TrimSpace(string(b))
 }
 
+// lives reports whether the process that was found still lives.
+func (p process) lives() bool {
+	now, ok := readProcess(p.pid)
+	return ok && now.start == p.start && !now.dead()
+}
+
 // endAll stops processes: asks them, waits for at most grace, kills them, and
-// goes on until find finds none that lives. It gives up after most.
+// goes on until all that find ever found have ended. It gives up after most. A
+// process that dies loses its environment first, so find does not find it any
+// more while its ports and files are still open.
 func endAll(find func() []process, grace, most time.Duration) error {
 	begin := time.Now()
-	asked := map[process]bool{}
+	asked := map[process]bool{} // all that were found and live
 	for wait := time.Millisecond; ; wait = min(wait*2, 50*time.Millisecond) {
-		living := find()
-		if len(living) == 0 {
+		for _, p := range find() {
+			p = process{pid: p.pid, start: p.start} // the rest changes
+			if _, known := asked[p]; !known {
+				asked[p] = false
+			}
+		}
+		maps.DeleteFunc(asked, func(p process, _ bool) bool { return !p.lives() })
+		if len(asked) == 0 {
 			return nil
 		}
 		since := time.Since(begin)
-		if since > most {
-			return fmt.Errorf("%d processes do not end, the first is %d", len(living), living[0].pid)
-		}
-		for _, p := range living {
-			p = process{pid: p.pid, start: p.start} // the rest changes
+		for p, was := range asked {
 			switch {
+			case since > most:
+				return fmt.Errorf("%d processes do not end, one of them is %d", len(asked), p.pid)
 			case since >= grace:
 				_ = signalProcess(p, syscall.SIGKILL)
-			case !asked[p]:
+			case !was:
 				_ = signalProcess(p, syscall.SIGTERM)
 				asked[p] = true
 			}

@@ -39,6 +39,10 @@ func TestMain(m *testing.M) {
 			os.Exit(Main(os.Args[2:]))
 		case "task-output":
 			taskOutput(os.Args[2], os.Args[3])
+		case "task-open":
+			taskOpen(os.Args[2])
+		case "task-headless":
+			taskHeadless(os.Args[2])
 		case "agent":
 			agentProcess(os.Args[2], os.Args[3])
 		}
@@ -836,7 +840,7 @@ func TestStatOfAProcessWithAHostileName(t *testing.T) {
 	tail := " S 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 4711 26 27\n"
 	for _, name := range []string{"sh", "a b", ") Z 1 1 1", "((", "\n", ""} {
 		p, ok := parseStat(3, []byte("3 ("+name+")"+tail))
-		if want := (process{pid: 3, state: 'S', parent: 7, session: 9, start: 4711, ticks: 17 + 18 + 19 + 20, system: 18 + 20, rss: 27}); !ok || p != want {
+		if want := (process{pid: 3, state: 'S', parent: 7, session: 9, threads: 23, start: 4711, ticks: 17 + 18 + 19 + 20, system: 18 + 20, rss: 27}); !ok || p != want {
 			t.Errorf("%q: %+v, %v", name, p, ok)
 		}
 	}
