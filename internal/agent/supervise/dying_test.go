@@ -28,6 +28,13 @@ func taskOpen(ready string) {
 	_, _ = unix.Poll(nil, -1)
 }
 
+// Only init is sure to run on the first thread, and what locks it there stays.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "task-headless" {
+		runtime.LockOSThread()
+	}
+}
+
 // taskHeadless is a task whose first thread has ended, while another one works. It
 // must be called on the first thread.
 func taskHeadless(ready string) {
