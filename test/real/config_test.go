@@ -101,13 +101,15 @@ func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
 	said := func(s *agent, what string) int {
 		return strings.Count(s.Said(), `msg="a server `+what+`" server=`+broken.Name+".")
 	}
+	joined := map[*agent]int{}
 	for _, s := range others {
 		w.until(s.Name+" misses it", func() string {
-			if said(s, "failed") == 0 {
+			if said(s, "failed") < said(s, "joined") { // a busy machine can have held it up before
 				return bed.Got(s.Said())
 			}
 			return ""
 		})
+		joined[s] = said(s, "joined")
 	}
 	logs, err := filepath.Glob(filepath.Join(broken.dataDir, "server", "log", "db", "*.log"))
 	if err != nil || len(logs) == 0 {
@@ -125,8 +127,8 @@ func TestTheOthersDoNotHearOfADamagedServer(t *testing.T) {
 		}
 	}
 	for _, s := range others {
-		if n := said(s, "joined"); n != 1 {
-			t.Errorf("%s heard %d times that it joined:\n%s", s.Name, n, s.Said())
+		if n := said(s, "joined") - joined[s]; n != 0 {
+			t.Errorf("%s heard %d times that it joined again:\n%s", s.Name, n, s.Said())
 		}
 		s.joined()
 	}

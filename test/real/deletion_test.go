@@ -87,7 +87,11 @@ func TestADeletionTakesItsTime(t *testing.T) {
 func TestADeletionIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := w.agent("server", `server { enabled = true bootstrap_expect = 1 }`)
+	s := w.agent("server", `server {
+		enabled          = true
+		bootstrap_expect = 1
+		heartbeat_grace  = "10m" # the node is not down before the end
+	}`)
 	s.joined()
 	n := w.agent("node", fmt.Sprintf(`client {
 		enabled = true

@@ -59,7 +59,7 @@ func TestDataOfTheEphemeralDiskStays(t *testing.T) {
 func TestDataOfALostNodeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.agent("one", both, "server {\n  min_heartbeat_ttl = \"1s\"\n  heartbeat_grace   = \"3s\"\n}")
+	a := w.agent("one", both, "server {\n  min_heartbeat_ttl = \"1s\"\n  heartbeat_grace   = \"15s\"\n}")
 	a.joined()
 	b := w.agent("two", "client {\n  enabled = true\n  servers = [\""+a.rpc+"\"]\n}")
 	b.joined()

@@ -15,13 +15,14 @@ type fleet struct {
 	rack   map[string]string // by node ID
 }
 
+// fleetServer gives nodes up soon, but not those that a busy machine holds up.
 const fleetServer = `
 server {
   enabled                = true
   bootstrap_expect       = 1
   min_heartbeat_ttl      = "1s"
-  heartbeat_grace        = "5s"
-  failover_heartbeat_ttl = "10s"
+  heartbeat_grace        = "20s"
+  failover_heartbeat_ttl = "30s"
 }`
 
 func newFleet(t *testing.T, count int) *fleet {
@@ -176,7 +177,9 @@ func evicts(f *fleet) {
 	if !f.raised("preemption") {
 		f.w.t.Error("the batch job had no evaluation for what it lost")
 	}
-	f.w.holds(f.good("job", "status", "calc"), "retried when capacity frees up on a node")
+	f.w.until("what was evicted waits", func() string {
+		return missing(f.good("job", "status", "calc"), "retried when capacity frees up on a node")
+	})
 	f.good("job", "stop", "shop")
 	f.w.until("the batch job has all its instances again", func() string { return f.once("calc", "running") })
 	f.good("job", "stop", "calc")

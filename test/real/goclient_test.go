@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
-
-	"berth/test/bed"
 )
 
 // watched is a job whose tasks end only when they are told to, with a service that
@@ -36,7 +34,7 @@ const watched = `job "watched" {
       driver = "raw_exec"
       config {
         command = "/bin/sh"
-        args    = ["-c", "trap 'echo told' USR1; while :; do /bin/sleep 0.05; done"]
+        args    = ["-c", "trap 'echo told' USR1; echo ready; while :; do /bin/sleep 0.05; done"]
       }
     }
   }
@@ -73,15 +71,11 @@ func TestGoClientAllocations(t *testing.T) {
 		return "there is none"
 	})
 
+	a.prints("ready\n", id)
 	if err := allocs.Signal(one, nil, "app", "SIGUSR1"); err != nil {
 		t.Error(err)
 	}
-	w.until("the task was told", func() string {
-		if got := a.good("alloc", "logs", id); !strings.Contains(got, "told") {
-			return bed.Got(got)
-		}
-		return ""
-	})
+	a.prints("ready\ntold\n", id)
 	if err := allocs.Signal(one, nil, "app", "SIGNONE"); err == nil || !strings.Contains(err.Error(), "SIGNONE") {
 		t.Errorf("a signal that does not exist: %v", err)
 	}

@@ -269,11 +269,17 @@ func (a *agent) berth(args ...string) bed.Result {
 
 // good runs a command that must succeed, and returns what it printed. It waits
 // while no server leads, as get does.
-func (a *agent) good(args ...string) (out string) {
+func (a *agent) good(args ...string) string {
+	a.w.t.Helper()
+	return a.succeeds(func() bed.Result { return a.berth(args...) }, args)
+}
+
+// succeeds runs a command until it is answered by a server that knows the leader.
+func (a *agent) succeeds(run func() bed.Result, args []string) (out string) {
 	a.w.t.Helper()
 	command := "berth " + strings.Join(args, " ")
 	a.w.until(command+" succeeds", func() string {
-		s := a.berth(args...)
+		s := run()
 		switch {
 		case s.Code == 0:
 			out = s.Out
@@ -285,6 +291,19 @@ func (a *agent) good(args ...string) (out string) {
 		return ""
 	})
 	return out
+}
+
+// prints waits until alloc logs, with these arguments, prints just that. A task
+// that runs may not have printed anything yet, or set its traps.
+func (a *agent) prints(want string, args ...string) {
+	a.w.t.Helper()
+	args = append([]string{"alloc", "logs"}, args...)
+	a.w.until(fmt.Sprintf("berth %s prints %q", strings.Join(args, " "), want), func() string {
+		if out := a.good(args...); out != want {
+			return bed.Got(out)
+		}
+		return ""
+	})
 }
 
 // command runs the binary by one of its names.

@@ -122,9 +122,7 @@ job "six" {
 }`, web)))
 	w.holds(out, "1 of 1 healthy")
 	for _, a := range []*agent{servers[1], node} { // one passes it on, the other has it
-		if out := a.good("alloc", "logs", "-job", "six"); out != "at [::1]:"+web+"\n" {
-			t.Errorf("%s shows %q", a.Name, out)
-		}
+		a.prints("at [::1]:"+web+"\n", "-job", "six")
 		w.holds(a.good("service", "info", "six"), "[::1]:"+web)
 	}
 	var allocs []struct{ ID string }

@@ -146,17 +146,9 @@ func clientOnly(t *testing.T, server, client *agent) {
 	for _, a := range []*agent{server, client} {
 		w.holds(a.good("job", "status", "web"), "ID            = web", "Status        = running")
 		w.holds(a.good("node", "status"), "small", "large")
-		for job, want := range map[string]string{"web": "here\n", "there": "there\n"} {
-			w.until("the logs of "+job+" are there", func() string {
-				if out := a.good("alloc", "logs", "-job", job); out != want {
-					return fmt.Sprintf("%s: %q", a.Name, out)
-				}
-				return ""
-			})
-		}
-		if out := a.good("alloc", "logs", "-stderr", "-job", "there"); out != "oops\n" {
-			t.Errorf("%s: %q", a.Name, out)
-		}
+		a.prints("here\n", "-job", "web")
+		a.prints("there\n", "-job", "there")
+		a.prints("oops\n", "-stderr", "-job", "there")
 	}
 	// Writes and waiting reads go through, too.
 	h, err := client.try("GET", "/v1/jobs", "", nil)

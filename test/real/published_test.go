@@ -44,7 +44,7 @@ func TestAJobFileAsItWasPublishedRuns(t *testing.T) {
 			timeout  = "30s"
 			check_restart {
 			  limit = 2
-			  grace = "0s"
+			  grace = "10s"
 			}
 		  }
 		}

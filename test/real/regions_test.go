@@ -19,13 +19,10 @@ func (a *agent) as(token string, args ...string) bed.Result {
 }
 
 // may runs a command that must succeed, with a token, and returns what it printed.
+// It waits while no server leads.
 func (a *agent) may(token string, args ...string) string {
 	a.w.t.Helper()
-	r := a.as(token, args...)
-	if r.Code != 0 {
-		a.w.t.Fatalf("berth %s: %v", strings.Join(args, " "), r)
-	}
-	return strings.TrimSpace(r.Out)
+	return strings.TrimSpace(a.succeeds(func() bed.Result { return a.as(token, args...) }, args))
 }
 
 // Region b has three servers and copies from region a. What is written in either is

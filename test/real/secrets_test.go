@@ -23,7 +23,7 @@ func TestSecretsOutliveAKill(t *testing.T) {
 	a.good("job", "run", w.file("who.nomad", `
 job "who" {
   group "g" {
-    `+sh(`printf '%s' "$NOMAD_TOKEN" > "$NOMAD_TASK_DIR/env"; cmp "$NOMAD_TASK_DIR/env" "$NOMAD_SECRETS_DIR/nomad_token" && echo equal; echo ready; sleep 1000`, `
+    `+sh(`printf '%s' "$NOMAD_TOKEN" > "$NOMAD_TASK_DIR/env"; cmp "$NOMAD_TASK_DIR/env" "$NOMAD_SECRETS_DIR/nomad_token" && echo equal; echo ready; exec sleep 1000`, `
 		identity {
 		  env  = true
 		  file = true

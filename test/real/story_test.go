@@ -86,9 +86,7 @@ func byHand(t *testing.T, between func(*agent)) {
 	w.holds(a.good("node", "status"), "one ", "ready")
 	between(a)
 
-	if out := a.good("alloc", "logs", "-job", "web"); out != "one of web\n" {
-		t.Errorf("logs: %q", out)
-	}
+	a.prints("one of web\n", "-job", "web")
 	between(a)
 
 	a.good("job", "run", "-var", "count=3", web)
@@ -107,9 +105,7 @@ func byHand(t *testing.T, between func(*agent)) {
 			t.Errorf("the task was changed, and %s still runs", id)
 		}
 	}
-	if out := a.good("alloc", "logs", "-job", "web"); out != "two of web\n" {
-		t.Errorf("logs: %q", out)
-	}
+	a.prints("two of web\n", "-job", "web")
 	var job struct{ Version int }
 	if a.get("/v1/job/web", &job); job.Version != 2 {
 		t.Errorf("version %d", job.Version)
