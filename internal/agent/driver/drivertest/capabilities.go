@@ -24,6 +24,9 @@ import (
 // Output returns all that the task has written to the stream.
 func Output(t *testing.T, task *driver.Task, stream string) string { return output(t, task, stream) }
 
+// Printed waits until a task has printed a text.
+func Printed(t *testing.T, task *driver.Task, text string) { printed(t, task, text) }
+
 // capable runs the tests of a driver whose tasks are programs.
 func (d *Driver) capable(t *testing.T) {
 	if d.Shell == nil {

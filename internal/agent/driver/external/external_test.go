@@ -115,7 +115,7 @@ func TestThePluginIsKilled(t *testing.T) {
 	d, _ := open(t)
 	task := s.Alloc(t)
 	kill(t)
-	const script = `echo started; trap 'echo hup' HUP; while test ! -e local/end; do sleep 0.05; done; echo ended; exit 7`
+	const script = `trap 'echo hup' HUP; echo started; while test ! -e local/end; do sleep 0.05; done; echo ended; exit 7`
 	var h driver.Handle
 	var mine *driver.Task
 	for launch := uint64(1); h == nil; launch++ { // a start may meet the process at its end
@@ -134,6 +134,7 @@ func TestThePluginIsKilled(t *testing.T) {
 		waited <- x
 	}()
 	kill(t)
+	drivertest.Printed(t, mine, "started\n") // before, a signal would end it
 	for err := h.Signal(t.Context(), syscall.SIGHUP); err != nil; err = h.Signal(t.Context(), syscall.SIGHUP) {
 		if berth.KindOf(err) != berth.Unavailable { // the call met the process at its end
 			t.Fatal(err)
