@@ -18,7 +18,7 @@ func TestTasksAreStoppedThoughTheirAgentIsNotThere(t *testing.T) {
 			m := newMachine(t)
 			a := m.agent()
 			until(t, "the node is ready", m.isReady)
-			cut := m.place(newAlloc(t, "service", shTask("main", sleeper)+","+shTask("beside", sleeper), `,"Disconnect":{"StopOnClientAfter":"8s"}`))
+			cut := m.place(newAlloc(t, "service", shTask("main", sleeper)+","+shTask("beside", sleeper), `,"Disconnect":{"StopOnClientAfter":"20s"}`))
 			stays := m.place(newAlloc(t, "service", shTask("main", sleeper)))
 			m.untilStatus(cut, "running")
 			m.untilStatus(stays, "running")

@@ -226,8 +226,8 @@ func TestChecks(t *testing.T) {
 	service := webService(`,"Checks":[
 		{"Name":"up","Type":"http","Path":"/up/${NOMAD_ALLOC_INDEX}","Header":{"X-Who":["check"]},"Interval":"1s","Timeout":"5s","CheckRestart":{"Limit":2,"Grace":"1ms"}},
 		{"Name":"open","Type":"tcp","Interval":"1s","Timeout":"5s"}]`)
-	al := withPorts(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`, service, `,"RestartPolicy":{"Attempts":9,"Interval":"1h","Delay":"1ms","Mode":"fail"}`), webNetwork,
-		`,"Update":{"MaxParallel":1,"HealthCheck":"checks","MinHealthyTime":"1s","HealthyDeadline":"1m","ProgressDeadline":"2m"}`),
+	al := withPorts(newAlloc(t, "service", mockTask("main", `"run_for":"100h"`, service, `,"RestartPolicy":{"Attempts":100000,"Interval":"1h","Delay":"1ms","Mode":"fail"}`), webNetwork,
+		`,"Update":{"MaxParallel":1,"HealthCheck":"checks","MinHealthyTime":"1s","HealthyDeadline":"10m","ProgressDeadline":"20m"}`),
 		berth.PortMapping{Label: "http", Value: port, HostIP: "127.0.0.1"})
 	al.Name, al.DeploymentID = "job.g[7]", berth.DeploymentID{7}
 	begin := time.Now()
@@ -244,8 +244,9 @@ func TestChecks(t *testing.T) {
 		}
 		return op.CheckStatus{}
 	}
-	until(t, "the check fails", func() bool { s := check("up"); return s.Status == "failure" && s.StatusCode == 503 })
-	if s := check("up"); s.Output != "GET /up/7 check" || s.Service != "web-7" || s.Group != "job.g[7]" || s.Task != "main" || s.Mode != "healthiness" || s.Timestamp == 0 {
+	var s op.CheckStatus
+	until(t, "the check fails", func() bool { s = check("up"); return s.Status == "failure" && s.StatusCode == 503 })
+	if s.Output != "GET /up/7 check" || s.Service != "web-7" || s.Group != "job.g[7]" || s.Task != "main" || s.Mode != "healthiness" || s.Timestamp == 0 {
 		t.Errorf("%+v", s)
 	}
 	until(t, "the task is restarted", func() bool { return strings.Contains(w.events(id, "main"), "Restart Signaled") })
