@@ -347,10 +347,12 @@ func containerID(t *testing.T, h driver.Handle) string {
 // driver says so.
 func TestTheServiceIsAway(t *testing.T) {
 	d := New(config(t))
-	h, err := d.Start(t.Context(), newTask(t, does("run")))
+	task := newTask(t, does("run"))
+	h, err := d.Start(t.Context(), task)
 	if err != nil {
 		t.Fatal(err)
 	}
+	drivertest.Printed(t, task, "running") // it handles signals now
 	if info := d.Fingerprint(t.Context()); !info.Healthy {
 		t.Errorf("%+v", info)
 	}
