@@ -281,6 +281,27 @@ func (p *tab) keys(keys ...string) {
 	}
 }
 
+// keysUntil presses keys again and again until an expression is true. A page that a
+// busy machine holds up may not listen yet, or the second key comes too late for it.
+func (p *tab) keysUntil(what, expression string, keys ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := bed.Until(ctx, what, func() string {
+		p.keys(keys...)
+		var ok bool
+		if err := p.evaluate(expression, &ok); err != nil {
+			return err.Error()
+		}
+		if !ok {
+			return "not yet"
+		}
+		return ""
+	}); err != nil {
+		p.t.Fatalf("%v\nthe page shows:\n%s", err, p.text())
+	}
+}
+
 // typed presses a key for each character.
 func (p *tab) typed(text string) {
 	p.t.Helper()
