@@ -187,21 +187,7 @@ func (p *tab) eval(expression string, into any) {
 // becomes waits until an expression is true.
 func (p *tab) becomes(what, expression string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	err := bed.Until(ctx, what, func() string {
-		var ok bool
-		if err := p.evaluate(expression, &ok); err != nil {
-			return err.Error()
-		}
-		if !ok {
-			return "not yet"
-		}
-		return ""
-	})
-	if err != nil {
-		p.t.Fatalf("%v\nthe page shows:\n%s", err, p.text())
-	}
+	p.keysUntil(what, expression)
 }
 
 // text is what the page shows.
