@@ -91,7 +91,7 @@ func (x *attempt) send(ctx context.Context, c *http.Client, r *http.Request, all
 		status, text = resp.StatusCode, read(resp)
 	}
 	x.note(fmt.Sprint(status))
-	if err == nil && leaderless(resp) {
+	if err == nil && leaderless(resp.Header) {
 		return
 	}
 	for _, a := range allowed {
@@ -151,14 +151,16 @@ func webPage(ctx context.Context, x *attempt, s *server, i int) {
 		}
 	})
 	ctx = context.WithoutCancel(ctx)
-	if err := bed.Until(ctx, "a server that knows its leader says that the job of the web page is not there", func() string {
-		a, err := x.call(ctx, "GET", "/v1/job/evil", "")
-		if err != nil || a.Code != http.StatusNotFound {
-			return fmt.Sprint(a, err)
+	var a bed.Answer
+	var err error
+	waited := bed.Until(ctx, "a server that knows its leader is asked for the job of the web page", func() string {
+		if a, err = x.call(ctx, "GET", "/v1/job/evil", ""); err == nil && leaderless(a.Header) {
+			return bed.Got(a.Text)
 		}
 		return ""
-	}); err != nil {
-		x.t.Error(err)
+	})
+	if waited != nil || err != nil || a.Code != http.StatusNotFound {
+		x.t.Errorf("the job of the web page is there: %v %v %v", a, err, waited)
 	}
 }
 
@@ -342,7 +344,7 @@ func watchers(ctx context.Context, x *attempt, s *server, i int) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		if text := read(resp); resp.StatusCode != 429 && !leaderless(resp) {
+		if text := read(resp); resp.StatusCode != 429 && !leaderless(resp.Header) {
 			x.t.Errorf("a watcher got %d %s", resp.StatusCode, text)
 		}
 		x.note(resp.Status)

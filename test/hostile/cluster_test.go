@@ -361,14 +361,14 @@ const job = `{"Job": {"ID": "user", "Type": "batch", "TaskGroups": [{"Name": "g"
 // there are too many, and anything that leaderless allows.
 func later(resp *http.Response) bool {
 	tooMany := resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
-	return tooMany && resp.Request.Method != "GET" || leaderless(resp)
+	return tooMany && resp.Request.Method != "GET" || leaderless(resp.Header)
 }
 
-// leaderless reports whether an answer says that no server leads. The short form
+// leaderless reports whether the header of an answer says that no server leads. The short form
 // allows it: a busy machine can hold servers up for longer than they wait for a
 // leader.
-func leaderless(resp *http.Response) bool {
-	return long == 0 && resp.Header.Get(op.HeaderKind) == string(berth.NoLeader)
+func leaderless(h http.Header) bool {
+	return long == 0 && h.Get(op.HeaderKind) == string(berth.NoLeader)
 }
 
 // work works until ctx ends. A user keeps to one connection of one address, as

@@ -195,8 +195,8 @@ job "hello" {
 	f.good("node", "drain", "-enable", "-yes", "-detach", node)
 	// Before that, a server that is killed could tell nobody that it leaves.
 	w.until("the first leaves", func() string {
-		if n := v.knows(leave); n > 1 {
-			old, replaced := wave()
+		old, replaced := wave()
+		if n := v.knows(leave); old > 1 || n > 1 {
 			return fmt.Sprintf("%d run there, %d have left, %d are listed", old, replaced, n)
 		}
 		return ""

@@ -274,7 +274,8 @@ func (a *agent) good(args ...string) string {
 	return a.succeeds(func() bed.Result { return a.berth(args...) }, args)
 }
 
-// succeeds runs a command until it is answered by a server that knows the leader.
+// succeeds runs a command that must succeed, again while no server leads, and
+// returns what it printed.
 func (a *agent) succeeds(run func() bed.Result, args []string) (out string) {
 	a.w.t.Helper()
 	command := "berth " + strings.Join(args, " ")
