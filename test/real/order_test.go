@@ -33,17 +33,21 @@ job "shop" {
     ` + sh(`echo migrate `+version+` >>`+ran) + `
   }
   group "db" {
-    task "main" {
+    task "data" { # the database is healthy after this has ended
       driver = "raw_exec"
+      lifecycle {
+        hook = "prestart"
+      }
       config {
         command = "/bin/sh"
-        args    = ["-c", "echo db >>` + ran + `; while :; do sleep 0.1; done"]
+        args    = ["-c", "echo db >>` + ran + `"]
       }
       template {
         data        = "{{ with nomadVar \"nomad/jobs/shop\" }}{{ .password }}{{ end }}"
         destination = "secrets/password"
       }
     }
+    ` + sh(`while :; do sleep 0.1; done`) + `
   }
 }`
 	}
