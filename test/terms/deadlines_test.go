@@ -91,7 +91,7 @@ func TestASilentNodeGoesDownOnceAcrossALeaderChange(t *testing.T) {
 			within(t, "the node is down", down, fell.Add(10*time.Second), changed.Add(time.Minute+5*time.Second))
 			at := c.now().Node(last.ID).ModifyIndex
 			c.depose(handed, nothing)
-			time.Sleep(5 * time.Minute)
+			time.Sleep(2 * time.Minute) // longer than the new leader gives to all
 			if n := c.now().Node(last.ID); n.Status != berth.NodeDown || n.ModifyIndex != at {
 				t.Errorf("the node that was down is %s; it changed at index %d, and again at %d", n.Status, at, n.ModifyIndex)
 			}
@@ -143,7 +143,7 @@ func TestPeriodicLaunchesAcrossLeaderChanges(t *testing.T) {
 		c.must(http.MethodPut, "/v1/jobs", `{"Job":{"ID":"cron","Type":"batch","Datacenters":["dc1"],"Periodic":{"Enabled":true,"SpecType":"cron","Spec":"* * * * *"},"TaskGroups":[{"Name":"g","Count":1,"Tasks":[
 			{"Name":"t","Driver":"raw_exec","Config":{"command":"x"},"Resources":{"CPU":10,"MemoryMB":10}}]}]}}`)
 		first := time.Now().Truncate(time.Minute).Add(time.Minute)
-		const minutes = 24
+		const minutes = 12 // each way at each of the times below
 		for k := range minutes {
 			due := first.Add(time.Duration(k) * time.Minute)
 			// A little before, at, and a little after the time, in turn; how long

@@ -185,9 +185,9 @@ func TestWritesWhileTermsEnd(t *testing.T) {
 				})
 			}
 		}
-		for k := range 11 {
+		for k := range 6 {
 			how := handed
-			if k%10 == 9 {
+			if k == 4 {
 				how = cutOff
 			}
 			c.depose(how, nothing)
