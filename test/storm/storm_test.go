@@ -106,16 +106,20 @@ func TestStorm(t *testing.T) {
 	}
 	began := time.Now()
 	var short []string          // IDs of jobs whose tasks end with code 7
-	missed := map[string]bool{} // those whose containers may have ended without their engine
+	missed := map[string]bool{} // those whose containers may have ended while their engine was away
 	for i := range s.kills {
 		restart := i == s.kills/3 || i == 2*s.kills/3
 		for _, d := range []string{"raw_exec", "exec", "docker"} {
 			id := fmt.Sprintf("short-%s-%d", d, i)
 			w.submit("batch", id, d, 2, w.ends(d, 7))
 			short = append(short, id)
-			missed[id] = restart && d == "docker"
 		}
 		w.wait(time.Duration(rand.N(1500)) * time.Millisecond)
+		for _, id := range short {
+			if restart && strings.HasPrefix(id, "short-docker-") && w.status(id, "failed", 2) != "" {
+				missed[id] = true // whenever they began: a busy machine may be far behind
+			}
+		}
 		w.Kill()
 		if restart {
 			w.must(w.docker.Down())
