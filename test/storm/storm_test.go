@@ -96,11 +96,7 @@ func TestStorm(t *testing.T) {
 		w.submit("service", "long-"+d, d, n, w.runs(d))
 		w.long["long-"+d] = true
 	}
-	for id := range w.long {
-		n := s.long[strings.TrimPrefix(id, "long-")]
-		w.until(id+" runs", func() string { return w.status(id, "running", n) })
-	}
-	before, rules := w.tasks(), w.rules()
+	before, rules := w.running(s), w.rules()
 	if len(rules) < s.long["bridge"] {
 		t.Errorf("%d tasks have a network of their group, with the rules %q", s.long["bridge"], rules)
 	}
@@ -121,11 +117,14 @@ func TestStorm(t *testing.T) {
 			}
 		}
 		w.Kill()
+		w.note("the agent is killed")
 		if restart {
 			w.must(w.docker.Down())
 			w.podman.Down()
+			w.note("the engines are stopped")
 			w.must(w.docker.Up(""))
 			w.must(w.podman.Up())
+			w.note("the engines are there again")
 		}
 		w.wait(time.Duration(rand.N(700)) * time.Millisecond)
 		w.must(w.Start())
@@ -173,7 +172,12 @@ func start(t *testing.T, s size) *world {
 	var err error
 	w.docker, err = dockertest.Start()
 	w.must(err)
-	t.Cleanup(func() { w.must(w.docker.End()) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of dockerd:\n%s", w.docker.Log())
+		}
+		w.must(w.docker.End())
+	})
 	w.podman, err = podmantest.Start()
 	w.must(err)
 	t.Cleanup(func() { w.must(w.podman.End()) })
@@ -275,6 +279,7 @@ type allocation struct {
 		Restarts int
 		Events   []struct {
 			Type, DisplayMessage string
+			Time                 int64 // in nanoseconds since 1970
 			Details              map[string]string
 		}
 	}
@@ -294,9 +299,18 @@ func (a *allocation) code() string {
 // events is the history of the task.
 func (a *allocation) events() (out []string) {
 	for _, e := range a.TaskStates["t"].Events {
-		out = append(out, e.Type+": "+e.DisplayMessage)
+		out = append(out, time.Unix(0, e.Time).UTC().Format(clock)+" "+e.Type+": "+e.DisplayMessage)
 	}
 	return out
+}
+
+// clock is how logs of this test tell the time of day.
+const clock = "15:04:05.000"
+
+// note logs what is done to the agent and its engines.
+func (w *world) note(what string) {
+	w.t.Helper()
+	w.t.Log(time.Now().UTC().Format(clock), what)
 }
 
 // allocs returns the allocations of a job.
@@ -318,6 +332,24 @@ func (w *world) status(id, status string, n int) string {
 		out = append(out, fmt.Sprint(all[i].ClientStatus, all[i].events()))
 	}
 	return strings.Join(out, "; ")
+}
+
+// running waits until all long tasks run, and returns their processes by
+// allocation. One that runs may still be about to become its program.
+func (w *world) running(s size) (found map[string][]int) {
+	w.t.Helper()
+	all := 0
+	for d, n := range s.long {
+		w.until("long-"+d+" runs", func() string { return w.status("long-"+d, "running", n) })
+		all += n
+	}
+	w.until("all long tasks have their processes", func() string {
+		if found = w.tasks(); len(found) == all {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d: %v", len(found), all, found)
+	})
+	return found
 }
 
 // tasks returns the processes of long tasks, by allocation.
