@@ -177,10 +177,10 @@ func testTerminal(t *testing.T, c *cluster, b *browser) {
 // leads on.
 func testPressedAtOnce(t *testing.T, c *cluster, b *browser) {
 	p := b.tab(t, c.addr, desktopLight)
-	p.must("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `new MutationObserver((_, o) => {
+	p.before(`new MutationObserver((_, o) => {
 		const a = document.querySelector('nav a[href="/ui/jobs"]')
 		if (a) { o.disconnect(); a.click() }
-	}).observe(document, {childList: true, subtree: true})`}, nil)
+	}).observe(document, {childList: true, subtree: true})`)
 	p.open("/")
 	p.sees("5 jobs")
 }
@@ -385,6 +385,37 @@ func TestSigningIn(t *testing.T) {
 	beside := b.beside(t, c.addr, p.profile)
 	beside.open("/")
 	beside.sees("ann")
+	// So does one that has stopped waiting for it, and already asks what it may do
+	// without a token.
+	late := b.beside(t, c.addr, p.profile)
+	late.before(`(() => {
+		const lent = new Promise((done) => { new BroadcastChannel('berth').onmessage = (e) => { if (e.data.token) done() } })
+		const { fetch, setTimeout } = window
+		window.setTimeout = (f, after) => after === 60 ? (queueMicrotask(f), 0) : setTimeout(f, after)
+		window.fetch = async (path, init) => {
+			if (path === '/v1/ui/start') {
+				window.asked ??= init.headers['X-Nomad-Token'] ?? 'without a token'
+				await lent
+			}
+			return fetch(path, init)
+		}
+	})()`)
+	late.open("/")
+	late.sees("ann")
+	late.becomes("it asked too early", `window.asked === 'without a token'`)
+	// And one that the agent did not answer at first.
+	again := b.beside(t, c.addr, p.profile)
+	again.before(`(() => {
+		const { fetch } = window
+		let failed = false
+		window.fetch = (path, init) => {
+			if (path !== '/v1/ui/start' || failed) return fetch(path, init)
+			failed = true
+			return Promise.reject(new TypeError('Failed to fetch'))
+		}
+	})()`)
+	again.open("/settings")
+	again.sees("You are signed in as ann")
 
 	// A one-time token signs in, once, and leaves the address.
 	p = b.tab(t, c.addr, desktopLight)

@@ -153,6 +153,13 @@ func (p *tab) open(path string) {
 	p.becomes("the page is loaded", `!window.earlier && document.readyState === 'complete'`)
 }
 
+// before runs a script in each page that the tab loads from now on, before those of
+// the page.
+func (p *tab) before(script string) {
+	p.t.Helper()
+	p.must("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": script}, nil)
+}
+
 // evaluate returns the value of an expression; a promise is awaited.
 func (p *tab) evaluate(expression string, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

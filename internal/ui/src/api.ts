@@ -66,8 +66,8 @@ export function url(path: string, params: Params = {}) {
   return s ? path + '?' + s : path
 }
 
-export function headers(): Record<string, string> {
-  return session.token ? { 'X-Nomad-Token': session.token } : {}
+export function headers(token = session.token): Record<string, string> {
+  return token ? { 'X-Nomad-Token': token } : {}
 }
 
 async function check(r: Response): Promise<Response> {
@@ -85,8 +85,8 @@ async function send(path: string, init: RequestInit): Promise<Response> {
   }
 }
 
-export async function get<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<Answer<T>> {
-  const r = await send(url(path, params), { headers: headers(), signal })
+export async function get<T>(path: string, params: Params = {}, signal?: AbortSignal, token = session.token): Promise<Answer<T>> {
+  const r = await send(url(path, params), { headers: headers(token), signal })
   return { data: await r.json(), index: Number(r.headers.get('X-Nomad-Index') ?? 0), next: r.headers.get('X-Nomad-NextToken') ?? '' }
 }
 

@@ -112,7 +112,7 @@ function Frame() {
       <button class="find" onClick={() => setDialog('palette')}><span>Find a job, node, allocation…</span><kbd>Ctrl K</kbd></button>
       <span class="grow" />
       <Connection />
-      {s && <span class="dim small p2" title="Region">{s.Region}</span>}
+      {s && <span class="dim small p2" title="Region">{session.region || s.Region}</span>}
       <ThemeButton />
       {s?.ACL && <a class="btn small" href={href('/settings')}>{s.SignedIn ? s.TokenName || 'Signed in' : 'Sign in'}</a>}
     </header>
@@ -131,10 +131,20 @@ function Frame() {
 const label = document.documentElement.dataset // of the agent's configuration
 const icon = document.querySelector<HTMLLinkElement>('link[rel=icon]')!.href
 
-// readStart asks who answers and what the token allows; again after each change
-// of the token.
-export async function readStart() {
-  try { session.start = (await get<Start>('/v1/ui/start')).data } catch { /* the frame shows that the connection is lost */ }
+let known: string | undefined // the token that session.start is about
+
+// readStart asks who answers and what the token allows. Another tab may lend its
+// token meanwhile: then it asks again. If the agent does not answer, it asks later.
+async function readStart() {
+  while (known !== session.token) {
+    const token = session.token
+    try { session.start = (await get<Start>('/v1/ui/start', {}, undefined, token)).data } catch { setTimeout(readLater, 2000); return }
+    known = token
+  }
+}
+async function readLater() {
+  await readStart()
+  if (known === session.token) session.changed()
 }
 
 async function begin() {

@@ -1,1 +1,0 @@
-import{k as a,l as b,m as c,n as d}from"./chunk-LHXGFDLN.js";import"./chunk-QPG7EI33.js";import"./chunk-CNN5PAXB.js";import"./chunk-QRCVQC62.js";import"./chunk-4W6GEQRI.js";import"./chunk-QMK5YXUB.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};
