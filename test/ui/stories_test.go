@@ -426,6 +426,16 @@ func TestSigningIn(t *testing.T) {
 	if strings.Contains(at, once) {
 		t.Errorf("the one-time token is still in the address: %s", at)
 	}
+	// Who signs out, signs out of all tabs: none shows a secret any more.
+	c.ask("PUT", "/v1/var/app/db", root, `{"Items": {"password": "hunter2"}}`)
+	secret := b.beside(t, c.addr, p.profile)
+	secret.open("/variable/app%2Fdb")
+	secret.press("Show values")
+	secret.sees("hunter2")
+	p.press("Bootstrap Token")
+	p.press("Sign out of all tabs")
+	secret.gone("hunter2")
+	secret.sees("Sign in with a token")
 	p = b.tab(t, c.addr, desktopLight)
 	p.open("/settings#ott=" + once)
 	p.sees("The one-time token is not valid")

@@ -67,7 +67,8 @@ function Body() {
   if (!entry) return <Page title="No such page"><Empty title={`There is no page ${at.path}`}><a href={href('/')}>Go to the overview</a></Empty></Page>
   if (failed) return <Page title={entry.name ?? 'Berth'}><ErrorBox error={failed} retry={() => location.reload()} /></Page>
   if (!Known) return <Loading />
-  return <Known place={at} key={entry.path} />
+  // With another token nothing of what the last one showed may stay.
+  return <Known place={at} key={entry.path + ' ' + session.token} />
 }
 
 function Frame() {
@@ -122,7 +123,7 @@ function Frame() {
       {s?.ACL && !s.SignedIn && at.path !== '/settings' && <div class="banner">Access control is on and you are not signed in{session.token ? ': the token is not valid any more' : ''}. <a class="btn small" href={href('/settings')}>Sign in</a></div>}
       <Body />
     </main>
-    {dialog === 'palette' && <Palette onClose={() => setDialog('')} />}
+    {dialog === 'palette' && <Palette key={session.token} onClose={() => setDialog('')} />}
     {dialog === 'help' && <Help onClose={() => setDialog('')} />}
     <Toasts />
   </div>
