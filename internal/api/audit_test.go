@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/audit"
 	"berth/internal/state"
+	"berth/internal/state/statetest"
 	"berth/op"
 )
 
@@ -181,6 +183,67 @@ func TestWrongTokensAreLimited(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if c := code("new"); c != 200 {
 			t.Errorf("a valid token later: %d", c)
+		}
+	})
+}
+
+// behind is a follower that does not know all yet.
+type behind struct {
+	leader
+	learn func()
+}
+
+func (b behind) Sync(context.Context) error { b.learn(); return nil }
+
+// Who asks about a token that was made a moment ago gets an answer that knows it,
+// whichever server answers.
+func TestATokenThatIsNewIsKnown(t *testing.T) {
+	for path, says := range map[string]string{"/v1/jobs": "[]", "/v1/ui/start": `"SignedIn":true`, "/v1/acl/whoami": `"Name":"ann"`} {
+		var log *statetest.Log
+		var s *api.Server
+		s, log = serve(t, func(c *api.Config) {
+			c.ACL = true
+			c.Cluster = behind{learn: func() {
+				log.Must(t, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{{AccessorID: "1", Name: "ann", SecretHash: sha256.Sum256([]byte("new")), Type: berth.TokenManagement}}})
+			}}
+		})
+		if w := askAs(s, "new", "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// What the web UI asks at first counts a wrong token once, and says if there were
+// too many: else who mistypes a token is told that the right one is wrong.
+func TestWrongTokensOfTheUIAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := serve(t, func(c *api.Config) { c.ACL, c.TokenFailures = true, 3 }, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{
+			{AccessorID: "1", SecretHash: sha256.Sum256([]byte("first")), Type: berth.TokenManagement}, {AccessorID: "2", SecretHash: sha256.Sum256([]byte("new")), Type: berth.TokenManagement},
+		}})
+		start := func(secret string) (int, bool) {
+			w := askAs(s, secret, "GET", "/v1/ui/start", "")
+			var out op.UIStart
+			_ = json.Unmarshal(w.Body.Bytes(), &out)
+			return w.Code, out.SignedIn
+		}
+		for range 2 {
+			if code, in := start("mistyped"); code != 200 || in {
+				t.Errorf("a wrong token: %d, signed in: %v", code, in)
+			}
+		}
+		if code, in := start("first"); code != 200 || !in {
+			t.Errorf("a valid token after two wrong ones: %d, signed in: %v", code, in)
+		}
+		_, _ = start("mistyped")
+		if code, _ := start("new"); code != 429 {
+			t.Errorf("a valid token after three wrong ones: %d", code)
+		}
+		if code, in := start(""); code != 200 || in {
+			t.Errorf("no token: %d, signed in: %v", code, in)
+		}
+		time.Sleep(2 * time.Second)
+		if code, in := start("new"); code != 200 || !in {
+			t.Errorf("a valid token later: %d, signed in: %v", code, in)
 		}
 	})
 }

@@ -194,7 +194,8 @@ func (g *guard) name(who Caller) string {
 // meet gives this server the chance to learn of a token that another server made
 // a moment ago.
 func (s *Server) meet(ctx context.Context, info *op.Info, who Caller) {
-	if s.guard == nil || who.Token == "" || info.Need == acl.Open || info.Need == acl.Node || info.Need == acl.Server {
+	asks := info == op.ReadUIStart.Info || info == op.WhoAmI.Info // open, and about the token
+	if s.guard == nil || who.Token == "" || info.Need == acl.Open && !asks || info.Need == acl.Node || info.Need == acl.Server {
 		return
 	}
 	if s.guard.guesses.refuses(who.Remote) != nil && !s.guard.seen(who.Token) {

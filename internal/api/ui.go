@@ -31,8 +31,17 @@ func uiStart(r *Read, _ *op.Query) (op.UIStart, error) {
 		}
 	}
 	if out.ACL {
-		// Who has no token may have rights too, by the policy "anonymous".
-		out.SignedIn = r.Caller.Token != "" && r.may(acl.AnyToken, "") == nil
+		// Who has no token may have rights too, by the policy "anonymous". A token
+		// that is not valid is asked about once, since each question counts as
+		// another guess.
+		out.Rights[""] = []acl.Capability{}
+		err := r.may(acl.AnyToken, "")
+		switch out.SignedIn = r.Caller.Token != "" && err == nil; {
+		case berth.KindOf(err) == berth.Limited:
+			return out, err
+		case r.Caller.Token != "" && !out.SignedIn:
+			return out, nil
+		}
 		if t := r.self(); t != nil && out.SignedIn {
 			v := tokenView(r.Snapshot, t)
 			out.TokenName, out.TokenType, out.TokenExpires = t.Name, t.Type, v.ExpirationTime

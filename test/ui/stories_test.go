@@ -334,7 +334,8 @@ func TestSigningIn(t *testing.T) {
 	c := newCluster(t, "acl {\n  enabled = true\n}\nui {\n  label {\n    text             = \"<b>Production</b>\"\n    background_color = \"#8b0000\"\n    text_color       = \"white\"\n  }\n}")
 	root := field(c.ask("PUT", "/v1/acl/bootstrap", "", ""), "SecretID")
 	c.ask("PUT", "/v1/acl/policy/reader", root, `{"Name": "reader", "Rules": "namespace \"default\" { policy = \"read\" }"}`)
-	reader := field(c.ask("PUT", "/v1/acl/token", root, `{"Name": "ann", "Type": "client", "Policies": ["reader"]}`), "SecretID")
+	ann := c.ask("PUT", "/v1/acl/token", root, `{"Name": "ann", "Type": "client", "Policies": ["reader"]}`)
+	reader := field(ann, "SecretID")
 	c.token = root
 	c.run("web", webJob)
 	signedIn := strings.TrimSpace(c.berth("ui", "-show-url", "-authenticate"))
@@ -416,6 +417,10 @@ func TestSigningIn(t *testing.T) {
 	})()`)
 	again.open("/settings")
 	again.sees("You are signed in as ann")
+	// A token that is deleted is not valid any more, and the page says so.
+	c.ask("DELETE", "/v1/acl/token/"+field(ann, "AccessorID"), root, "")
+	beside.press("Jobs")
+	beside.sees("the token is not valid any more")
 
 	// A one-time token signs in, once, and leaves the address.
 	p = b.tab(t, c.addr, desktopLight)

@@ -22,6 +22,8 @@ class Session {
   token = ''
   region = ''
   start: Start | null = null
+  ended = false // the last token was not valid any more
+  denied: (() => void) | null = null // is told of each request that is refused
   private listeners = new Set<Listener>()
   private channel = 'BroadcastChannel' in window ? new BroadcastChannel('berth') : null
 
@@ -29,7 +31,7 @@ class Session {
     if (!this.channel) return
     this.channel.onmessage = (e) => {
       if (e.data?.ask && this.token) this.channel!.postMessage({ token: this.token })
-      if (typeof e.data?.token === 'string' && !this.token) { this.token = e.data.token; this.changed() }
+      if (typeof e.data?.token === 'string' && !this.token) this.signIn(e.data.token)
       if (e.data?.out) { this.token = ''; this.changed() }
     }
   }
@@ -42,7 +44,7 @@ class Session {
       setTimeout(() => { off(); done() }, 60)
     })
   }
-  signIn(token: string) { this.token = token; this.changed() }
+  signIn(token: string) { this.token = token; this.ended = false; this.changed() }
   signOut() { this.token = ''; this.channel?.postMessage({ out: true }); this.changed() }
   changed() { for (const l of [...this.listeners]) l() }
   subscribe(l: Listener) { this.listeners.add(l); return () => { this.listeners.delete(l) } }
@@ -73,7 +75,9 @@ export function headers(token = session.token): Record<string, string> {
 async function check(r: Response): Promise<Response> {
   if (r.ok) return r
   const text = (await r.text()).trim() || r.statusText
-  throw new ApiError(r.status, text, r.headers.get('X-Berth-Kind') ?? '', r.headers.get('X-Berth-Code') ?? '')
+  const e = new ApiError(r.status, text, r.headers.get('X-Berth-Kind') ?? '', r.headers.get('X-Berth-Code') ?? '')
+  if (e.denied) session.denied?.()
+  throw e
 }
 
 async function send(path: string, init: RequestInit): Promise<Response> {

@@ -120,7 +120,7 @@ function Frame() {
     <Nav open={open} close={() => setOpen(false)} />
     <main class="main" id="main">
       {connection.state === 'lost' && connection.attempt > 1 && <div class="banner" role="alert">The connection to the agent is lost. What you see may be old; it is tried again by itself.</div>}
-      {s?.ACL && !s.SignedIn && at.path !== '/settings' && <div class="banner">Access control is on and you are not signed in{session.token ? ': the token is not valid any more' : ''}. <a class="btn small" href={href('/settings')}>Sign in</a></div>}
+      {s?.ACL && !s.SignedIn && at.path !== '/settings' && <div class="banner">Access control is on and you are not signed in{session.ended ? ': the token is not valid any more' : ''}. <a class="btn small" href={href('/settings')}>Sign in</a></div>}
       <Body />
     </main>
     {dialog === 'palette' && <Palette key={session.token} onClose={() => setDialog('')} />}
@@ -135,12 +135,14 @@ const icon = document.querySelector<HTMLLinkElement>('link[rel=icon]')!.href
 let known: string | undefined // the token that session.start is about
 
 // readStart asks who answers and what the token allows. Another tab may lend its
-// token meanwhile: then it asks again. If the agent does not answer, it asks later.
+// token meanwhile, or the token may have ended: then it asks again. If the agent
+// does not answer, it asks later. The agent's own region knows each of its tokens.
 async function readStart() {
   while (known !== session.token) {
     const token = session.token
-    try { session.start = (await get<Start>('/v1/ui/start', {}, undefined, token)).data } catch { setTimeout(readLater, 2000); return }
+    try { session.start = (await get<Start>('/v1/ui/start', { region: null }, undefined, token)).data } catch { setTimeout(readLater, 2000); return }
     known = token
+    if (session.start.ACL && token === session.token && token && !session.start.SignedIn) { session.token = ''; session.ended = true }
   }
 }
 async function readLater() {
@@ -166,6 +168,11 @@ async function begin() {
     restart()
     session.changed()
   })
+  // A token that is refused may have expired, or have been deleted.
+  let doubt: ReturnType<typeof setTimeout> | undefined
+  session.denied = () => {
+    if (session.token) doubt ??= setTimeout(() => { doubt = known = undefined; readLater() }, 500)
+  }
   render(<Frame />, document.getElementById('app')!)
 }
 begin()

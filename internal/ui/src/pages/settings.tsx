@@ -35,7 +35,7 @@ function SignIn({ place }: PageProps) {
   const methods = useQuery<Method[]>('/v1/acl/auth-methods', {}, [])
   const oidc = (methods.data ?? []).filter((m) => m.Type === 'OIDC')
   const enter = async (secret: string) => {
-    const start = (await get<Start>('/v1/ui/start', {}, undefined, secret)).data
+    const start = (await get<Start>('/v1/ui/start', { region: null }, undefined, secret)).data
     if (!start.SignedIn || !start.TokenType) throw new Error('This token is not valid: it may have expired or been deleted.')
     session.signIn(secret)
     go('/')

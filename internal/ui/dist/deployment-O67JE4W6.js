@@ -1,0 +1,1 @@
+import{k as a,l as b,m as c,n as d}from"./chunk-DUHRV6PJ.js";import"./chunk-D7RQUIRW.js";import"./chunk-O5OEOQ3I.js";import"./chunk-E7ZRE4YZ.js";import"./chunk-2H2WQXEQ.js";import"./chunk-5CUNVS37.js";export{b as DeploymentActions,a as DeploymentPanel,c as default,d as sentence};

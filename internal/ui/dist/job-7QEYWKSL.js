@@ -1,1 +1,0 @@
-import{i as a,j as b}from"./chunk-ZA6OMLJK.js";import"./chunk-ZP5RKHAK.js";import"./chunk-VTUGYX2D.js";import"./chunk-PNDM5P4B.js";import"./chunk-3XP7PTFX.js";import"./chunk-2XGBM4SG.js";export{b as Confirm,a as default};
