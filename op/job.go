@@ -114,6 +114,12 @@ type RegisterJob struct {
 // have both forms, and clients send both.
 func (*RegisterJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 
+// Spec returns the job of the request, as received.
+func (r *RegisterJob) Spec() decode.RawTree { return r.Job }
+
+// Spec returns the job of the request, as received.
+func (r *ValidateJob) Spec() decode.RawTree { return r.Job }
+
 // Shape accepts both forms of a body, like that of RegisterJob.
 func (*ValidateJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 

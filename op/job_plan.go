@@ -19,6 +19,9 @@ type PlanJob struct {
 	Write
 }
 
+// Spec returns the job of the request, as received.
+func (r *PlanJob) Spec() decode.RawTree { return r.Job }
+
 // Shape does what that of RegisterJob does.
 func (*PlanJob) Shape(body decode.Tree) decode.Tree { return holding(body) }
 

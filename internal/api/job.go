@@ -266,6 +266,9 @@ func decodeJob(w *Write, tree decode.RawTree, need acl.Capability) (*berth.Job, 
 		return nil, err
 	}
 	w.notes = append(w.notes, admit.CompleteProviders(j)...)
+	if j.Region == berth.DefaultRegion {
+		j.Region = w.Region // see seekRegion
+	}
 	// Users send back what they read. None of this is theirs to set.
 	j.Stop, j.Stable, j.Version, j.VersionTag, j.SubmitTime = false, false, 0, nil, 0
 	j.CreateIndex, j.ModifyIndex, j.JobModifyIndex, j.UID = 0, 0, 0, berth.UID{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/decode"
 	"berth/internal/peer"
 	"berth/internal/rest"
 	"berth/internal/state"
@@ -33,10 +34,12 @@ type Peers interface {
 	Addresses() ([]string, error)
 	// Servers are the live servers of the region, for agents to choose from.
 	Servers() []op.ServerAddr
-	// Regions are the names of all regions that are known, in order; InRegion
-	// are the addresses of the live servers of one, in no order.
+	// Regions are the names of the regions that have a live server, in order;
+	// InRegion are the addresses of the live servers of one, in no order. Knows
+	// reports whether a region has a server, which may be away.
 	Regions() []string
 	InRegion(name string) []string
+	Knows(region string) bool
 }
 
 // Hold is how long a request waits for a leader (rpc_hold_timeout).
@@ -75,6 +78,7 @@ type attempt func(ctx context.Context, conn peer.Conn, scope op.Scope) error
 
 // place has try answer a request where it must be answered.
 func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) error {
+	s.seekRegion(in)
 	region := regionAsked(in)
 	if s.server == nil && s.atAuthority(in) {
 		region = s.Authority
@@ -91,6 +95,26 @@ func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) e
 		return try(ctx, nil, "")
 	}
 	return s.retryUntilLeader(ctx, x.info, try)
+}
+
+// seekRegion sets the region of a request that holds a job: that of the request, or
+// else the job's. Clients write "global" into jobs that name no region, so in a job
+// it means this one, and in a request too if there is none of that name. See
+// https://github.com/hashicorp/nomad/pull/6064.
+func (s *Server) seekRegion(in any) {
+	x, ok := in.(interface{ Spec() decode.RawTree })
+	if !ok || s.server != nil {
+		return
+	}
+	w := writeOf(in)
+	if w.Region == "" {
+		if named, _ := decode.Lookup(decode.Tree(x.Spec()), "Region").(string); named != berth.DefaultRegion {
+			w.Region = named
+		}
+	}
+	if w.Region == berth.DefaultRegion && w.Region != s.Region && (s.Peers == nil || !s.Peers.Knows(w.Region)) {
+		w.Region = ""
+	}
 }
 
 // atServer sends a request from an agent that is not a server to a server.

@@ -64,12 +64,11 @@ func (j jobPlan) run(ctx context.Context, c *call) error {
 		return err
 	}
 	j.planned = f.job
-	in := op.PlanJob{
-		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
+	if err := f.seek(ctx, c); err != nil {
+		return err
 	}
-	// Without a region from the user, the agent that is called decides.
-	if _, given := f.tree["Region"]; !given {
-		in.Region = ""
+	in := op.PlanJob{
+		JobID: string(f.job.ID), Job: f.tree, Diff: *j.diff, Write: op.Write{Region: c.config.Region, Namespace: f.job.Namespace},
 	}
 	out, _, err := client.Call(ctx, c.client, op.Plan, in)
 	if err != nil {

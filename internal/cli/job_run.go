@@ -70,13 +70,12 @@ func (r *jobRun) run(ctx context.Context, c *call) error {
 		}
 		return c.json(map[string]any{"Job": text})
 	}
+	if err := f.seek(ctx, c); err != nil {
+		return err
+	}
 	in := op.RegisterJob{
 		Job: f.tree, Submission: f.submission, PreserveCounts: *r.counts, PreserveResources: *r.resources, EvalPriority: *r.priority,
-		Write: op.Write{Region: f.job.Region, Namespace: f.job.Namespace},
-	}
-	// Without a region from the user, the agent that is called decides.
-	if _, given := f.tree["Region"]; !given {
-		in.Region = ""
+		Write: op.Write{Region: c.config.Region, Namespace: f.job.Namespace},
 	}
 	if err := r.enforce(c, &in); err != nil {
 		return err

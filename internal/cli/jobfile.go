@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth"
 	"berth/client"
 	"berth/internal/decode"
 	"berth/jobspec"
+	"berth/op"
 )
 
 // jobFileFlags control how a job file is read.
@@ -107,6 +109,33 @@ func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o job
 		}
 	}
 	return nil
+}
+
+// seek has all further calls go to the region that the job file names. Old job files
+// name "global" without meaning it, so it counts only if there is such a region.
+func (f *jobFile) seek(ctx context.Context, c *call) (err error) {
+	if _, named := f.tree["Region"]; !named {
+		return nil // the agent that is called decides
+	}
+	to := c.config.Config
+	if to.Region = f.job.Region; to.Region == berth.DefaultRegion {
+		to.Region = ""
+		if c.client, err = client.New(to); err != nil {
+			return err
+		}
+		regions, _, err := client.Call(ctx, c.client, op.Regions, op.Query{})
+		if err != nil {
+			return err
+		}
+		if slices.Contains(regions, f.job.Region) {
+			to.Region = f.job.Region
+		} else {
+			delete(f.tree, "Region")
+		}
+	}
+	c.config.Region = to.Region
+	c.client, err = client.New(to)
+	return err
 }
 
 // says reports whether a tree has a value of that name.

@@ -54,7 +54,7 @@ func TestBrokenBodies(t *testing.T) {
 		{"null", "null", 400, `must be an object, got null`},
 		{"a job that is null", `{"Job": null}`, 400, `^body\.job: is missing`},
 		{"a job of nothing", `{"Job": {}}`, 400, `job\.id`},
-		{"another region", strings.Replace(body("", ""), `"ID"`, `"Region": "moon", "ID"`, 1), 400, `job\.region: "moon" is not this region`},
+		{"another region", strings.Replace(body("", ""), `"ID"`, `"Region": "moon", "ID"`, 1), 400, `^No path to region: "moon"; this is region "global"`},
 		{"another namespace", strings.Replace(body("", ""), `"ID"`, `"Namespace": "moon", "ID"`, 1), 400, `job\.namespace: namespace "moon" not found`},
 		{"a namespace that is a number", strings.Replace(body("", ""), `"ID"`, `"Namespace": 7, "ID"`, 1), 400, `job\.namespace: .* got 7`},
 		{"a priority out of range", strings.Replace(body("", ""), `"Job"`, `"EvalPriority": 101, "Job"`, 1), 400, `^EvalPriority: must be from 1 to 100`},

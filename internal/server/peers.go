@@ -102,6 +102,13 @@ func (s *Server) Regions() []string {
 	return slices.Compact(out)
 }
 
+// Knows implements api.Peers.
+func (s *Server) Knows(region string) bool {
+	return region == s.config.Region || s.config.Cluster != nil && slices.ContainsFunc(s.config.Cluster.Members.Members(), func(m gossip.Member) bool {
+		return m.Region == region && m.Status != gossip.Left
+	})
+}
+
 // InRegion implements api.Peers.
 func (s *Server) InRegion(name string) (out []string) {
 	for _, m := range s.alive(name) {

@@ -2,6 +2,7 @@ package real
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +123,11 @@ acl {
 		t.Errorf("a write that is passed on: %v", r)
 	}
 
+	// A job runs in the region that it names, else in that of the agent that it is
+	// sent to. "global" is what old job files name, and there is no such region.
+	w.runsIn(map[string]*agent{"b": b[0]}, a, root)
+	w.runsIn(map[string]*agent{"a": a}, b[0], root)
+
 	// The server that leads b is killed, and the one that follows goes on copying.
 	leader := w.leader(b)
 	leader.Kill()
@@ -180,5 +186,54 @@ acl {
 	}
 	for _, s := range append(b, a) {
 		s.signal(syscall.SIGINT)
+	}
+}
+
+// runsIn submits jobs to an agent: some name the other region, some the agent's own,
+// some none.
+func (w *world) runsIn(other map[string]*agent, own *agent, token string) {
+	w.t.Helper()
+	file := func(id, region string) string {
+		return w.file(id+".hcl", fmt.Sprintf("job %q {\n %s\n group \"g\" {\n task \"t\" {\n driver = \"raw_exec\"\n config { command = \"/bin/true\" }\n }\n }\n}\n", id, region))
+	}
+	holds := func(a *agent, id, says string) {
+		w.t.Helper()
+		w.until(id+" is at "+a.Name, func() string {
+			if r := a.as(token, "operator", "api", "/v1/job/"+id); r.Code != 0 || !strings.Contains(r.Out, says) {
+				return r.String()
+			}
+			return ""
+		})
+	}
+	own.may(token, "job", "run", "-detach", file(own.Name+"-plain", ""))
+	own.may(token, "job", "run", "-detach", file(own.Name+"-old", `region = "global"`))
+	holds(own, own.Name+"-plain", `"Region":"`+own.Name[:1]+`"`)
+	holds(own, own.Name+"-old", `"Region":"`+own.Name[:1]+`"`)
+	for region, a := range other {
+		own.may(token, "job", "run", "-detach", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
+		own.may(token, "job", "validate", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
+		if r := own.as(token, "job", "plan", file(own.Name+"-far", fmt.Sprintf("region = %q", region))); r.Code > 1 {
+			w.t.Error(r)
+		}
+		body := fmt.Sprintf(`{"Job": {"ID": "%s-sent", "Region": %q, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}}`, own.Name, region)
+		r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPut, own.addr+"/v1/jobs", strings.NewReader(body))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		r.Header.Set("X-Nomad-Token", token)
+		if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusOK {
+			w.t.Fatal(err, resp)
+		} else if err := resp.Body.Close(); err != nil {
+			w.t.Error(err)
+		}
+		for _, id := range []string{own.Name + "-far", own.Name + "-sent"} {
+			holds(a, id, `"Region":"`+region+`"`)
+			if r := own.as(token, "job", "status", id); r.Code == 0 {
+				w.t.Errorf("%s is at %s as well: %v", id, own.Name, r)
+			}
+		}
+	}
+	if r := own.as(token, "job", "run", "-detach", file("nowhere", `region = "moon"`)); r.Code == 0 || !strings.Contains(r.Err, `No path to region: "moon"`) {
+		w.t.Errorf("a region that is not there: %v", r)
 	}
 }

@@ -36,6 +36,7 @@ type cluster struct {
 	bed   *bed.Bed
 	agent *bed.Agent
 	addr  string
+	serf  string // where other servers join it
 	token string
 }
 
@@ -75,7 +76,7 @@ plugin "raw_exec" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, bed: b, addr: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}
+	c := &cluster{t: t, bed: b, addr: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), serf: fmt.Sprintf("127.0.0.1:%d", ports[2])}
 	c.agent = b.Agent("one", "-config", file)
 	c.start()
 	return c
