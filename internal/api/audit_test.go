@@ -187,7 +187,7 @@ func TestWrongTokensAreLimited(t *testing.T) {
 	})
 }
 
-// behind is a follower that does not know all yet.
+// behind is a follower whose state is old until it asks the leader.
 type behind struct {
 	leader
 	learn func()
@@ -213,8 +213,8 @@ func TestATokenThatIsNewIsKnown(t *testing.T) {
 	}
 }
 
-// What the web UI asks at first counts a wrong token once, and says if there were
-// too many: else who mistypes a token is told that the right one is wrong.
+// The first question of the web UI counts a wrong token once. After too many it says
+// so, and does not call the right token wrong.
 func TestWrongTokensOfTheUIAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := serve(t, func(c *api.Config) { c.ACL, c.TokenFailures = true, 3 }, &state.UpsertACLTokens{Tokens: []*berth.ACLToken{

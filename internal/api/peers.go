@@ -97,10 +97,10 @@ func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) e
 	return s.retryUntilLeader(ctx, x.info, try)
 }
 
-// seekRegion sets the region of a request that holds a job: that of the request, or
-// else the job's. Clients write "global" into jobs that name no region, so in a job
-// it means this one, and in a request too if there is none of that name. See
-// https://github.com/hashicorp/nomad/pull/6064.
+// seekRegion sets the region of a request that holds a job. The request's own region
+// comes first, then the job's. Clients write "global" into jobs that name no region,
+// so a job of "global" stays in this region. A request for "global" does so if no
+// region has that name. Source: https://github.com/hashicorp/nomad/pull/6064.
 func (s *Server) seekRegion(in any) {
 	x, ok := in.(interface{ Spec() decode.RawTree })
 	if !ok || s.server != nil {

@@ -111,8 +111,8 @@ func (f *jobFile) address(ctx context.Context, c *call, file jobspec.File, o job
 	return nil
 }
 
-// seek has all further calls go to the region that the job file names. Old job files
-// name "global" without meaning it, so it counts only if there is such a region.
+// seek sends all further calls to the region that the job file names. Many job files
+// name "global" on clusters that have no such region; then the agent's region is used.
 func (f *jobFile) seek(ctx context.Context, c *call) (err error) {
 	if _, named := f.tree["Region"]; !named {
 		return nil // the agent that is called decides

@@ -125,8 +125,8 @@ acl {
 
 	// A job runs in the region that it names, else in that of the agent that it is
 	// sent to. "global" is what old job files name, and there is no such region.
-	w.runsIn(map[string]*agent{"b": b[0]}, a, root)
-	w.runsIn(map[string]*agent{"a": a}, b[0], root)
+	w.runsIn(root, a, b[0], "b")
+	w.runsIn(root, b[0], a, "a")
 
 	// The server that leads b is killed, and the one that follows goes on copying.
 	leader := w.leader(b)
@@ -189,9 +189,9 @@ acl {
 	}
 }
 
-// runsIn submits jobs to an agent: some name the other region, some the agent's own,
-// some none.
-func (w *world) runsIn(other map[string]*agent, own *agent, token string) {
+// runsIn submits jobs to an agent: some name no region or "global", others the region
+// of another agent.
+func (w *world) runsIn(token string, own, other *agent, region string) {
 	w.t.Helper()
 	file := func(id, region string) string {
 		return w.file(id+".hcl", fmt.Sprintf("job %q {\n %s\n group \"g\" {\n task \"t\" {\n driver = \"raw_exec\"\n config { command = \"/bin/true\" }\n }\n }\n}\n", id, region))
@@ -209,28 +209,26 @@ func (w *world) runsIn(other map[string]*agent, own *agent, token string) {
 	own.may(token, "job", "run", "-detach", file(own.Name+"-old", `region = "global"`))
 	holds(own, own.Name+"-plain", `"Region":"`+own.Name[:1]+`"`)
 	holds(own, own.Name+"-old", `"Region":"`+own.Name[:1]+`"`)
-	for region, a := range other {
-		own.may(token, "job", "run", "-detach", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
-		own.may(token, "job", "validate", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
-		if r := own.as(token, "job", "plan", file(own.Name+"-far", fmt.Sprintf("region = %q", region))); r.Code > 1 {
-			w.t.Error(r)
-		}
-		body := fmt.Sprintf(`{"Job": {"ID": "%s-sent", "Region": %q, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}}`, own.Name, region)
-		r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPut, own.addr+"/v1/jobs", strings.NewReader(body))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		r.Header.Set("X-Nomad-Token", token)
-		if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusOK {
-			w.t.Fatal(err, resp)
-		} else if err := resp.Body.Close(); err != nil {
-			w.t.Error(err)
-		}
-		for _, id := range []string{own.Name + "-far", own.Name + "-sent"} {
-			holds(a, id, `"Region":"`+region+`"`)
-			if r := own.as(token, "job", "status", id); r.Code == 0 {
-				w.t.Errorf("%s is at %s as well: %v", id, own.Name, r)
-			}
+	own.may(token, "job", "run", "-detach", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
+	own.may(token, "job", "validate", file(own.Name+"-far", fmt.Sprintf("region = %q", region)))
+	if r := own.as(token, "job", "plan", file(own.Name+"-far", fmt.Sprintf("region = %q", region))); r.Code > 1 {
+		w.t.Error(r)
+	}
+	body := fmt.Sprintf(`{"Job": {"ID": "%s-sent", "Region": %q, "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}]}]}}`, own.Name, region)
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPut, own.addr+"/v1/jobs", strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("X-Nomad-Token", token)
+	if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusOK {
+		w.t.Fatal(err, resp)
+	} else if err := resp.Body.Close(); err != nil {
+		w.t.Error(err)
+	}
+	for _, id := range []string{own.Name + "-far", own.Name + "-sent"} {
+		holds(other, id, `"Region":"`+region+`"`)
+		if r := own.as(token, "job", "status", id); r.Code == 0 {
+			w.t.Errorf("%s is at %s as well: %v", id, own.Name, r)
 		}
 	}
 	if r := own.as(token, "job", "run", "-detach", file("nowhere", `region = "moon"`)); r.Code == 0 || !strings.Contains(r.Err, `No path to region: "moon"`) {
