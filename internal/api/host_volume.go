@@ -282,8 +282,8 @@ func (w *Write) unfitForVolume(v *berth.HostVolume, n *berth.Node, register bool
 	}
 	for i := range v.Constraints {
 		c := &v.Constraints[i]
-		l, hasL := condition.Resolve(c.LTarget, n)
-		r, hasR := condition.Resolve(c.RTarget, n)
+		l, hasL := condition.Resolve(c.LTarget, n, w.Region)
+		r, hasR := condition.Resolve(c.RTarget, n, w.Region)
 		if !condition.Meets(c.Operand, l, hasL, r, hasR) {
 			return "does not meet " + c.String()
 		}

@@ -28,14 +28,18 @@ func jobValidateCommand() *command {
 	}
 }
 
-// validateJob reads the file, which checks it locally, and then asks a server.
-// An unreachable server is an error, since half of the checks are missing.
+// validateJob reads the file, which checks it locally, and then asks a server of the
+// region that would run the job. An unreachable server is an error, since half of
+// the checks are missing.
 func validateJob(ctx context.Context, c *call, file jobFileFlags) error {
 	f, err := file.read(ctx, c, c.args[0])
 	if err != nil {
 		return err
 	}
-	out, _, err := client.Call(ctx, c.client, op.Validate, op.ValidateJob{Job: f.tree, Write: op.Write{Namespace: f.job.Namespace}})
+	var out op.JobValidated
+	if err = f.seek(ctx, c); err == nil {
+		out, _, err = client.Call(ctx, c.client, op.Validate, op.ValidateJob{Job: f.tree, Write: op.Write{Namespace: f.job.Namespace}})
+	}
 	if _, away := errors.AsType[*client.Unreachable](err); away {
 		return fmt.Errorf("the job file passes all local checks, but %w", err)
 	}

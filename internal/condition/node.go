@@ -1,15 +1,16 @@
 package condition
 
 import (
+	"cmp"
 	"strings"
 
 	"berth"
 )
 
-// Resolve returns the value of a constraint's target on a node. A target that
-// is not an interpolation is its own value; one whose attribute the node lacks
-// has none.
-func Resolve(target string, n *berth.Node) (string, bool) {
+// Resolve returns the value of a constraint's target on a node of a region, which
+// is global if it is not given. A target that is not an interpolation is its own
+// value; one whose attribute the node lacks has none.
+func Resolve(target string, n *berth.Node, region string) (string, bool) {
 	inner, ok := strings.CutPrefix(target, "${")
 	if !ok {
 		return target, true
@@ -36,7 +37,7 @@ func Resolve(target string, n *berth.Node) (string, bool) {
 		case "pool":
 			return n.NodePool, true
 		case "region":
-			return berth.DefaultRegion, true
+			return cmp.Or(region, berth.DefaultRegion), true
 		}
 	}
 	return "", false

@@ -7,6 +7,7 @@ import (
 	"github.com/agext/levenshtein"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/schedule/place"
 	"berth/op"
 )
@@ -21,7 +22,7 @@ func (f *finder) misspelt(x *op.GroupExplanation, all []place.Verdict) {
 		if len(x.Unknown) == unknownKept {
 			break
 		}
-		if name == "" || done[name] || x.Conditions[c.String()] == 0 || slices.ContainsFunc(all, func(v place.Verdict) bool { _, ok := place.Resolve(name, v.Node); return ok }) {
+		if name == "" || done[name] || x.Conditions[c.String()] == 0 || slices.ContainsFunc(all, func(v place.Verdict) bool { _, ok := condition.Resolve(name, v.Node, f.job.Region); return ok }) {
 			continue
 		}
 		done[name] = true

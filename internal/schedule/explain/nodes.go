@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/fit"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
@@ -171,10 +172,10 @@ func (f *finder) nodeShape(v place.Verdict, drop []string) op.MoreNodes {
 		case c.Operand == berth.OpDistinctHosts:
 		case c.Operand == berth.OpDistinctProperty:
 			s.Distinct = append(s.Distinct, c.LTarget)
-		case !place.Meets(c, n):
-			meet(&s, c)
+		case !place.Meets(c, n, f.job.Region):
+			meet(&s, c, f.job.Region)
 		case strings.Contains(c.LTarget, "unique."): // a similar node does not have it
-			s.Set[c.LTarget], _ = place.Resolve(c.LTarget, n)
+			s.Set[c.LTarget], _ = condition.Resolve(c.LTarget, n, f.job.Region)
 		}
 	}
 	return s
@@ -201,7 +202,7 @@ func (f *finder) datacenter() (name, pattern string) {
 }
 
 // meet adds what a node needs to meet a constraint, if something simple does.
-func meet(s *op.MoreNodes, c berth.Constraint) {
+func meet(s *op.MoreNodes, c berth.Constraint, region string) {
 	if c.Operand == berth.OpIsNotSet {
 		s.Unset = append(s.Unset, c.LTarget)
 		return
@@ -212,7 +213,7 @@ func meet(s *op.MoreNodes, c berth.Constraint) {
 	for _, value := range values(c) {
 		n := &berth.Node{Attributes: map[string]string{}, Meta: map[string]string{}}
 		set(n, c.LTarget, value)
-		if place.Meets(c, n) {
+		if place.Meets(c, n, region) {
 			s.Set[c.LTarget] = value
 			return
 		}

@@ -31,7 +31,7 @@ func newAffinities(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup,
 	add := func(list []berth.Affinity) {
 		for _, x := range list {
 			c := berth.Constraint{LTarget: x.LTarget, RTarget: x.RTarget, Operand: x.Operand}
-			a.list = append(a.list, preference{check{Constraint: c}, float64(x.Weight)})
+			a.list = append(a.list, preference{check{Constraint: c, region: job.Region}, float64(x.Weight)})
 			a.total += math.Abs(float64(x.Weight))
 			a.unique = a.unique || unique(x.LTarget) || unique(x.RTarget)
 		}

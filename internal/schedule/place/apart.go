@@ -1,6 +1,7 @@
 package place
 
 import (
+	"berth/internal/condition"
 	"slices"
 	"strconv"
 
@@ -90,7 +91,7 @@ func (p *Placer) takes(group string, n *berth.Node) (out []Apart) {
 					out = append(out, Apart{c, group, n.ID.String()})
 				}
 			case berth.OpDistinctProperty:
-				if v, ok := resolve(c.LTarget, n); ok {
+				if v, ok := condition.Resolve(c.LTarget, n, p.job.Region); ok {
 					out = append(out, Apart{c, group, v})
 				}
 			}

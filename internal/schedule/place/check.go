@@ -12,6 +12,7 @@ import (
 // compared again. Unlike nodes usually share most values.
 type check struct {
 	berth.Constraint
+	region string // of the nodes
 	parsed *condition.Parsed
 	known  map[string]bool // by left value, for operators that are parsed
 }
@@ -22,9 +23,9 @@ const maxKnown = 4096
 // holds reports whether a node meets a condition of the group, its variables
 // replaced by the node's values.
 func (c *check) holds(n *berth.Node, work *Budget, group *berth.TaskGroup) bool {
-	left, hasLeft := resolve(c.LTarget, n)
+	left, hasLeft := condition.Resolve(c.LTarget, n, c.region)
 	if !condition.Parses(c.Operand) || strings.HasPrefix(c.RTarget, "${") {
-		right, hasRight := resolve(c.RTarget, n)
+		right, hasRight := condition.Resolve(c.RTarget, n, c.region)
 		steps := 1 + (len(left)+len(right))/64
 		if condition.Parses(c.Operand) && hasLeft && hasRight {
 			steps += condition.ParseSteps(c.Operand, right)

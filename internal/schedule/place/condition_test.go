@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/condition"
 )
 
 func TestResolve(t *testing.T) {
@@ -21,9 +22,12 @@ func TestResolve(t *testing.T) {
 		{"${node.datacenter}", "dc1", true, false}, {"${node.class}", "big", true, false}, {"${node.pool}", "gpu", true, false},
 		{"${node.region}", berth.DefaultRegion, true, false}, {"${node.other}", "", false, false}, {"${env.X}", "", false, false},
 	} {
-		v, ok := resolve(c.target, n)
+		v, ok := condition.Resolve(c.target, n, "")
 		if v != c.want || ok != c.ok || unique(c.target) != c.unique {
 			t.Errorf("%s: %q, %v, unique %v", c.target, v, ok, unique(c.target))
 		}
+	}
+	if v, ok := condition.Resolve("${node.region}", n, "eu"); v != "eu" || !ok {
+		t.Errorf("the region: %q, %v", v, ok)
 	}
 }

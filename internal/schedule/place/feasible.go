@@ -96,9 +96,9 @@ func (f *filter) addConstraints(list []berth.Constraint, ofJob bool) {
 			f.distinct = append(f.distinct, f.newDistinct(c, ofJob))
 		default:
 			if unique(c.LTarget) || unique(c.RTarget) {
-				f.unique = append(f.unique, check{Constraint: c})
+				f.unique = append(f.unique, check{Constraint: c, region: f.job.Region})
 			} else {
-				f.byClass = append(f.byClass, check{Constraint: c})
+				f.byClass = append(f.byClass, check{Constraint: c, region: f.job.Region})
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (f *filter) takeHosts(ofJob bool) {
 func (f *filter) newDistinct(c berth.Constraint, ofJob bool) *distinct {
 	d := &distinct{constraint: c, limit: most(c), used: map[string]int{}}
 	for _, p := range f.peers {
-		if v, ok := resolve(c.LTarget, p.node); ok && f.appliesTo(p, ofJob) {
+		if v, ok := condition.Resolve(c.LTarget, p.node, f.job.Region); ok && f.appliesTo(p, ofJob) {
 			d.used[v]++
 		}
 	}
@@ -227,7 +227,7 @@ func (f *filter) node(n *berth.Node) verdict {
 		return lacking(berth.OpDistinctHosts)
 	}
 	for _, d := range f.distinct {
-		v, ok := resolve(d.constraint.LTarget, n)
+		v, ok := condition.Resolve(d.constraint.LTarget, n, f.job.Region)
 		switch {
 		case !ok:
 			return lacking(d.constraint.LTarget + " is not set")
@@ -259,17 +259,17 @@ func (f *filter) notePlaced(n *berth.Node) {
 		f.distinctHosts[n.ID] = true
 	}
 	for _, d := range f.distinct {
-		if v, ok := resolve(d.constraint.LTarget, n); ok {
+		if v, ok := condition.Resolve(d.constraint.LTarget, n, f.job.Region); ok {
 			d.used[v]++
 		}
 	}
 }
 
-// holds reports whether a node meets a condition, its variables replaced by the
-// node's values.
-func holds(left, operand, right string, n *berth.Node) bool {
-	l, hasL := resolve(left, n)
-	r, hasR := resolve(right, n)
+// holds reports whether a node of a region meets a condition, its variables
+// replaced by the node's values.
+func holds(left, operand, right string, n *berth.Node, region string) bool {
+	l, hasL := condition.Resolve(left, n, region)
+	r, hasR := condition.Resolve(right, n, region)
 	return condition.Meets(operand, l, hasL, r, hasR)
 }
 
@@ -309,7 +309,7 @@ func NewFeasibility(snap *state.Snapshot, job *berth.Job, group *berth.TaskGroup
 	keep := func(list []berth.Constraint) {
 		for _, c := range list {
 			if c.Operand != berth.OpDistinctHosts && c.Operand != berth.OpDistinctProperty {
-				f.byClass = append(f.byClass, check{Constraint: c})
+				f.byClass = append(f.byClass, check{Constraint: c, region: f.job.Region})
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/fit"
 	"berth/internal/state"
 
@@ -196,16 +197,16 @@ func (p *plain) meets(c berth.Constraint, group string, n *berth.Node) bool {
 		if c.RTarget != "" {
 			limit, _ = strconv.Atoi(c.RTarget)
 		}
-		value, ok := resolve(c.LTarget, n)
+		value, ok := condition.Resolve(c.LTarget, n, p.job.Region)
 		used := 0
 		for _, s := range p.there {
-			if v, has := resolve(c.LTarget, s.node); has && v == value && (group == "" || s.group == group) {
+			if v, has := condition.Resolve(c.LTarget, s.node, p.job.Region); has && v == value && (group == "" || s.group == group) {
 				used++
 			}
 		}
 		return ok && used < limit
 	}
-	return holds(c.LTarget, c.Operand, c.RTarget, n)
+	return holds(c.LTarget, c.Operand, c.RTarget, n, p.job.Region)
 }
 
 // score works out every score from its definition.
@@ -229,7 +230,7 @@ func (p *plain) score(g *berth.TaskGroup, n *berth.Node, avoid berth.NodeID) flo
 	}
 	weight, sum := 0.0, 0.0
 	for _, a := range affs {
-		if holds(a.LTarget, a.Operand, a.RTarget, n) {
+		if holds(a.LTarget, a.Operand, a.RTarget, n, p.job.Region) {
 			sum += float64(a.Weight)
 		}
 		weight += math.Abs(float64(a.Weight))
@@ -289,7 +290,7 @@ func (p *plain) spread(g *berth.TaskGroup, s berth.Spread, n *berth.Node) float6
 	}
 	others := map[string]bool{}
 	for _, x := range p.open {
-		if v, ok := resolve(s.Attribute, x); ok {
+		if v, ok := condition.Resolve(s.Attribute, x, p.job.Region); ok {
 			if _, has := target[v]; !has {
 				others[v] = true
 			}
@@ -302,13 +303,13 @@ func (p *plain) spread(g *berth.TaskGroup, s berth.Spread, n *berth.Node) float6
 	for _, percent := range target {
 		most = max(most, percent/100*float64(g.Count))
 	}
-	mine, ok := resolve(s.Attribute, n)
+	mine, ok := condition.Resolve(s.Attribute, n, p.job.Region)
 	if !ok || target[mine] == 0 {
 		return -1
 	}
 	lacking := target[mine] / 100 * float64(g.Count)
 	for _, x := range p.there {
-		if v, ok := resolve(s.Attribute, x.node); ok && v == mine && x.group == g.Name {
+		if v, ok := condition.Resolve(s.Attribute, x.node, p.job.Region); ok && v == mine && x.group == g.Name {
 			lacking--
 		}
 	}
@@ -361,6 +362,7 @@ func drawConstraints(t *rapid.T) (out []berth.Constraint) {
 		{LTarget: "${meta.rack}", Operand: berth.OpDistinctProperty},
 		{LTarget: "${attr.os}", Operand: berth.OpDistinctProperty, RTarget: "2"},
 		{LTarget: "${meta.rack}", Operand: berth.OpIsSet},
+		{LTarget: "${node.region}", Operand: "=", RTarget: "eu"},
 	}
 	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "constraints") {
 		out = append(out, rapid.SampledFrom(all).Draw(t, "constraint"))
@@ -399,7 +401,8 @@ func drawSpreads(t *rapid.T) (out []berth.Spread) {
 
 func drawJob(t *rapid.T, id berth.JobID) *berth.Job {
 	j := &berth.Job{
-		ID: id, Namespace: berth.DefaultNamespace, Priority: 50, Constraints: drawConstraints(t), Affinities: drawAffinities(t),
+		ID: id, Namespace: berth.DefaultNamespace, Region: rapid.SampledFrom([]string{"eu", "eu", ""}).Draw(t, "region"),
+		Priority: 50, Constraints: drawConstraints(t), Affinities: drawAffinities(t),
 		Datacenters: rapid.SampledFrom([][]string{{"*"}, {"dc1"}, {"dc[23]", "nowhere"}}).Draw(t, "dcs"),
 		Spreads:     drawSpreads(t),
 		Type:        rapid.SampledFrom([]string{berth.TypeService, berth.TypeBatch}).Draw(t, "type"),

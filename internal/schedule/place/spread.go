@@ -1,6 +1,7 @@
 package place
 
 import (
+	"berth/internal/condition"
 	"slices"
 
 	"berth"
@@ -28,6 +29,7 @@ import (
 // The spread score is the weighted mean of the blocks. Two blocks are kept
 // together, see joint.
 type spreads struct {
+	region  string // of the nodes
 	blocks  []*block
 	unique  bool             // a value depends on the node, not only on its class
 	combos  []combo          // combinations of values
@@ -79,6 +81,7 @@ func newSpreads(p *Placer, group *berth.TaskGroup) *spreads {
 	}
 	s := &p.spreads
 	s.reset(int(p.snap.Classes()), group)
+	s.region = p.job.Region
 	total := 0.0
 	// Blocks of the job and of the group count by weight, in one sum.
 	for _, list := range [2][]berth.Spread{p.job.Spreads, group.Spreads} {
@@ -175,7 +178,7 @@ func (s *spreads) comboOf(n *berth.Node) int32 {
 	s.values = s.values[:0]
 	for _, b := range s.blocks {
 		at := int32(-1)
-		if v, ok := resolve(b.attribute, n); ok {
+		if v, ok := condition.Resolve(b.attribute, n, s.region); ok {
 			at = b.value(v)
 		}
 		s.values = append(s.values, at)

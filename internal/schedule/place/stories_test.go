@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/fit"
 	"berth/internal/schedule/place"
 	"berth/internal/state"
@@ -139,7 +140,7 @@ func (w *world) share(out *strings.Builder, l *statetest.Line) {
 	for g, group := range j.TaskGroups {
 		values, failed := map[string]int{}, 0
 		count := func(id berth.NodeID) {
-			v, ok := place.Resolve(l.Word(1), snap.Node(id))
+			v, ok := condition.Resolve(l.Word(1), snap.Node(id), j.Region)
 			if !ok {
 				v = "(none)"
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"berth"
+	"berth/internal/condition"
 	"berth/internal/state"
 )
 
@@ -79,7 +80,7 @@ func (f *filter) unmet(n *berth.Node) (out []string) {
 		out = append(out, berth.OpDistinctHosts)
 	}
 	for _, d := range f.distinct {
-		if v, ok := resolve(d.constraint.LTarget, n); !ok || d.used[v] >= d.limit {
+		if v, ok := condition.Resolve(d.constraint.LTarget, n, f.job.Region); !ok || d.used[v] >= d.limit {
 			out = append(out, d.constraint.String())
 		}
 	}
@@ -104,9 +105,8 @@ func Holder(snap *state.Snapshot, n *berth.Node, network string, port uint16) *b
 	return nil
 }
 
-// Meets reports whether a node meets a constraint that depends on the node
-// alone.
-func Meets(c berth.Constraint, n *berth.Node) bool { return holds(c.LTarget, c.Operand, c.RTarget, n) }
-
-// Resolve returns the value of a constraint's target on a node.
-func Resolve(target string, n *berth.Node) (string, bool) { return resolve(target, n) }
+// Meets reports whether a node of a region meets a constraint that depends on the
+// node alone.
+func Meets(c berth.Constraint, n *berth.Node, region string) bool {
+	return holds(c.LTarget, c.Operand, c.RTarget, n, region)
+}
