@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"berth"
 
@@ -71,10 +72,22 @@ const (
 // maxRecord bounds a record; the largest are jobs and explanations.
 const maxRecord = MaxCommand * 2
 
-// maxWindow bounds how far back a saved snapshot may refer, and so how much
-// memory a few damaged bytes can make the decoder allocate. Writing needs 8
-// MiB.
-const maxWindow = 32 << 20
+// window is how far back the compressed records may refer: twice as much memory
+// is needed to write them, and to read them. Windows up to maxWindow are read,
+// so that a few damaged bytes cannot make the decoder allocate more.
+const (
+	window    = 1 << 20
+	maxWindow = 32 << 20
+)
+
+// encoders are kept for the next snapshot: each has tables of a megabyte.
+var encoders = sync.Pool{New: func() any {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return z
+}}
 
 // castagnoli is for the CRC-32C that processors compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -101,10 +114,8 @@ func NewSnapshotWriter(to io.Writer, version int) (*SnapshotWriter, error) {
 	if _, err := fmt.Fprintf(to, "%s%d\n", snapshotMagic, version); err != nil {
 		return nil, err
 	}
-	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
+	z := encoders.Get().(*zstd.Encoder)
+	z.Reset(to)
 	return &SnapshotWriter{out: bufio.NewWriter(z), zip: z}, nil
 }
 
@@ -157,8 +168,8 @@ func (s *SnapshotWriter) Sum() uint32 { return s.sum }
 // NewSnapshotSum.
 func (s *SnapshotWriter) Sizes() map[Kind]*Size { return s.sizes }
 
-// Close writes the checksum and ends the snapshot. It returns the first error
-// of any write.
+// Close writes the checksum and ends the snapshot, once. It returns the first
+// error of any write.
 func (s *SnapshotWriter) Close() error {
 	s.Uint(uint64(s.sum))
 	s.Record(end)
@@ -168,6 +179,9 @@ func (s *SnapshotWriter) Close() error {
 	if err := s.zip.Close(); s.err == nil {
 		s.err = err
 	}
+	s.zip.Reset(nil) // drops the file that it wrote to
+	encoders.Put(s.zip)
+	s.zip = nil
 	return s.err
 }
 
