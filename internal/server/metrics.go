@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth"
@@ -51,12 +52,16 @@ type MetricsFilter struct {
 	Allocs bool // there are metrics of each task of the node
 }
 
+// goMetrics are those of the process. To make them takes a few milliseconds, and
+// tests start many servers.
+var goMetrics = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
+
 // processMetrics returns the metrics that every agent has: those of a Go process,
 // and its limits.
 func processMetrics(f MetricsFilter) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.shown = statsd.NewFilter(m.registry, MetricName, f.Rules, !f.Only)
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), limits{})
+	m.registry.MustRegister(goMetrics(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), limits{})
 	return m
 }
 
