@@ -33,11 +33,24 @@ type Cluster interface {
 	Leader() (Leader, error)
 	// Sync returns once this server's store has everything that any server
 	// answered before the call. Without a leader it waits up to Hold for one;
-	// then the error wraps state.ErrLost.
-	Sync(ctx context.Context) error
+	// then the error wraps state.ErrLost. If there is one, but this server's
+	// store does not have everything within patience, the error is Behind.
+	Sync(ctx context.Context, patience time.Duration) error
 	// Address is where this server's RPC port is reached.
 	Address() string
 }
+
+// Behind is the error of a server whose state lags behind what others have
+// answered. The leader answers in its place, if there is one.
+type Behind struct {
+	Without error // the error to show without a leader
+}
+
+// Error implements error.
+func (b Behind) Error() string { return b.Without.Error() }
+
+// Unwrap returns the error to show without a leader.
+func (b Behind) Unwrap() error { return b.Without }
 
 // Leader is the term that the API writes in.
 type Leader interface {

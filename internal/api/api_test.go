@@ -33,7 +33,7 @@ func (leader) Turn(berth.AllocID, string) op.TurnAnswer       { return op.TurnAn
 func (leader) Beat(context.Context, berth.NodeID) (time.Duration, error) {
 	return 10 * time.Second, nil
 }
-func (leader) Sync(context.Context) error                  { return nil }
+func (leader) Sync(context.Context, time.Duration) error   { return nil }
 func (leader) Writable() error                             { return nil }
 func (leader) Confirm(context.Context) error               { return nil }
 func (leader) Acked(berth.EvalID) int64                    { return 0 }

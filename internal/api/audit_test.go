@@ -20,6 +20,7 @@ import (
 	"berth"
 	"berth/internal/api"
 	"berth/internal/audit"
+	"berth/internal/peer"
 	"berth/internal/state"
 	"berth/internal/state/statetest"
 	"berth/op"
@@ -193,7 +194,7 @@ type behind struct {
 	learn func()
 }
 
-func (b behind) Sync(context.Context) error { b.learn(); return nil }
+func (b behind) Sync(context.Context, time.Duration) error { b.learn(); return nil }
 
 // Who asks about a token that was made a moment ago gets an answer that knows it,
 // whichever server answers.
@@ -210,6 +211,26 @@ func TestATokenThatIsNewIsKnown(t *testing.T) {
 		if w := askAs(s, "new", "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
+	}
+}
+
+// A server that is far behind does not call a new token wrong: the leader says
+// whether it is.
+func TestATokenThatAServerMissesIsKnown(t *testing.T) {
+	token := &state.UpsertACLTokens{Tokens: []*berth.ACLToken{{AccessorID: "1", Name: "ann", SecretHash: sha256.Sum256([]byte("new")), Type: berth.TokenManagement}}}
+	leads, _ := serve(t, func(c *api.Config) { c.ACL = true }, token)
+	f := newFollower()
+	f.connect = func(context.Context, string) (peer.Conn, error) { return direct(leads), nil }
+	s, _ := serve(t, func(c *api.Config) {
+		c.ACL, c.Cluster, c.Peers = true, late{f, api.Behind{Without: state.ErrLost}}, f
+	})
+	for path, says := range map[string]string{"/v1/jobs": "[]", "/v1/ui/start": `"SignedIn":true`, "/v1/acl/whoami": `"Name":"ann"`} {
+		if w := askAs(s, "new", "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := askAs(s, "wrong", "GET", "/v1/jobs", ""); w.Code != 403 {
+		t.Errorf("a wrong token: %d %s", w.Code, w.Body)
 	}
 }
 

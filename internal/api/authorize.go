@@ -192,18 +192,24 @@ func (g *guard) name(who Caller) string {
 }
 
 // meet gives this server the chance to learn of a token that another server made
-// a moment ago.
-func (s *Server) meet(ctx context.Context, info *op.Info, who Caller) {
+// a moment ago. The error is Behind if that takes too long: then the leader knows
+// the token, or not.
+func (s *Server) meet(ctx context.Context, info *op.Info, who Caller, patience time.Duration) error {
 	asks := info == op.ReadUIStart.Info || info == op.WhoAmI.Info // open, and about the token
 	if s.guard == nil || who.Token == "" || info.Need == acl.Open && !asks || info.Need == acl.Node || info.Need == acl.Server {
-		return
+		return nil
 	}
 	if s.guard.guesses.refuses(who.Remote) != nil && !s.guard.seen(who.Token) {
-		return // it is refused, and not even looked up
+		return nil // it is refused, and not even looked up
 	}
-	if _, err := s.guard.holder(who.Token); err != nil {
-		s.Cluster.Sync(ctx) // without a leader, what is known here decides
+	if _, err := s.guard.holder(who.Token); err == nil {
+		return nil
 	}
+	// Without a leader, what is known here decides.
+	if err := s.Cluster.Sync(ctx, patience); errors.As(err, new(Behind)) {
+		return err
+	}
+	return nil
 }
 
 // recheck is how often a request that waits asks whether its token is still

@@ -81,7 +81,7 @@ type noCluster struct{}
 func (noCluster) Leader() (Leader, error) { return nil, state.ErrLost }
 
 // Sync implements Cluster.
-func (noCluster) Sync(context.Context) error { return state.ErrLost }
+func (noCluster) Sync(context.Context, time.Duration) error { return state.ErrLost }
 
 // Address implements Cluster.
 func (noCluster) Address() string { return "" }

@@ -32,9 +32,9 @@ type follower struct {
 
 func newFollower() *follower { return &follower{leader: "old:1", over: make(chan struct{})} }
 
-func (*follower) Leader() (api.Leader, error) { return nil, state.ErrLost }
-func (*follower) Address() string             { return "f" }
-func (*follower) Sync(context.Context) error  { return state.ErrLost }
+func (*follower) Leader() (api.Leader, error)               { return nil, state.ErrLost }
+func (*follower) Address() string                           { return "f" }
+func (*follower) Sync(context.Context, time.Duration) error { return state.ErrLost }
 
 func (f *follower) Route(context.Context, bool) (string, <-chan struct{}, error) {
 	f.mu.Lock()

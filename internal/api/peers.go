@@ -45,6 +45,22 @@ type Peers interface {
 // Hold is how long a request waits for a leader (rpc_hold_timeout).
 const Hold = 5 * time.Second
 
+// Patience is how long a read waits for the state of a server that does not lead,
+// before the leader answers it. Usually that takes milliseconds. After a restart
+// raft may wait for ten seconds before it sends anything, and a whole snapshot
+// takes longer still.
+const Patience = time.Second
+
+// patience is how long an operation waits for the state of this server. Streams
+// wait for as long as for a leader, who does not answer them instead: they would
+// end with its term.
+func (x *operation) patience() time.Duration {
+	if x.run == nil {
+		return Hold
+	}
+	return Patience
+}
+
 // retryPause is how long a request that nobody answered waits before it is tried
 // again, unless leadership changes before that.
 const retryPause = 50 * time.Millisecond
@@ -92,9 +108,23 @@ func (s *Server) place(ctx context.Context, x *operation, in any, try attempt) e
 	case region != "" && region != s.Region:
 		return s.inRegion(ctx, region, try)
 	case !x.forLeader(in):
-		return try(ctx, nil, "")
+		return s.hereOrAtLeader(ctx, x, try)
 	}
 	return s.retryUntilLeader(ctx, x.info, try)
+}
+
+// hereOrAtLeader has try answer a read here, or at the leader if this server lags
+// behind.
+func (s *Server) hereOrAtLeader(ctx context.Context, x *operation, try attempt) error {
+	err := try(ctx, nil, "")
+	if x.run == nil || !errors.As(err, new(Behind)) {
+		return err
+	}
+	led := s.retryUntilLeader(ctx, x.info, try)
+	if scopeOf(ctx) != op.ScopeLeader && (errors.Is(led, state.ErrLost) || peer.NothingDone(led)) {
+		return err // it does not answer; what is wrong here says more
+	}
+	return led
 }
 
 // seekRegion sets the region of a request that holds a job. The request's own region

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"berth"
 	"berth/internal/failpoint"
@@ -61,8 +62,9 @@ func (s *Server) inOwnRegion(in any) bool {
 }
 
 // catchUp returns once this server's state includes everything that was answered
-// on the caller's connection. It waits for at most Hold.
-func (s *Server) catchUp(ctx context.Context, who Caller) error {
+// on the caller's connection. If that takes longer than patience, the error is
+// Behind.
+func (s *Server) catchUp(ctx context.Context, who Caller, patience time.Duration) error {
 	want := who.seen()
 	if s.Store.Snapshot().Index >= want {
 		return nil
@@ -70,15 +72,15 @@ func (s *Server) catchUp(ctx context.Context, who Caller) error {
 	if failpoint.Hit("api/behind-own-write") != nil { // a defect that the fault runner must find
 		return nil
 	}
-	wait, cancel := context.WithTimeout(ctx, Hold)
+	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := s.Store.Await(wait, want); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return berth.Errorf(berth.Unavailable,
+		return Behind{Without: berth.Errorf(berth.Unavailable,
 			"this server lags behind: it is at state index %d, and index %d was answered on this connection: ask again, or ask another server",
-			s.Store.Snapshot().Index, want)
+			s.Store.Snapshot().Index, want)}
 	}
 	return nil
 }

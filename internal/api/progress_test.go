@@ -98,20 +98,45 @@ func TestNobodyReadsOlderThanTheirOwnWrite(t *testing.T) {
 	})
 }
 
-// A follower that does not catch up says so, after the time for which requests
-// are held.
+// A read that a follower is too far behind for is answered by the leader: what the
+// caller wrote, and with a token that the follower does not know. If the leader is
+// out of reach the follower says that it lags behind.
 func TestAFollowerThatDoesNotCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, _ := lagging(t)
+		s, own, leads := lagging(t)
 		c := connect(t, s)
 		c.ask("PUT", "/v1/jobs", aJob)
+		for _, path := range []string{"/v1/job/web?stale", "/v1/jobs?stale", "/v1/job/web/evaluations?stale&index=1"} {
+			began := time.Now()
+			w := c.ask("GET", path, "")
+			if took := time.Since(began); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"web"`) || took != api.Patience {
+				t.Errorf("after %v, %s: %d %s", took, path, w.Code, w.Body)
+			}
+		}
+		if own.Tip().Job(berth.JobKey{Namespace: "default", ID: "web"}) != nil || leads.Tip().Index == own.Tip().Index {
+			t.Error("the follower has caught up: that shows nothing")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollower()
+		f.connect = func(context.Context, string) (peer.Conn, error) { return nil, peer.ErrUnreached }
+		behind := api.Behind{Without: berth.Errorf(berth.NoLeader, "%w: it lags behind", state.ErrLost)}
+		s, _ := serve(t, func(c *api.Config) { c.Cluster, c.Peers = late{f, behind}, f })
 		began := time.Now()
-		w := c.ask("GET", "/v1/job/web?stale", "")
-		if took := time.Since(began); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "lags behind") || took != api.Hold {
+		w := ask(s, "GET", "/v1/jobs", "")
+		if took := time.Since(began); w.Code != http.StatusInternalServerError || w.Body.String() != "No cluster leader: it lags behind" || took > 2*api.Hold {
 			t.Errorf("after %v: %d %s", took, w.Code, w.Body)
 		}
 	})
 }
+
+// late is a follower that has not caught up.
+type late struct {
+	*follower
+	err error
+}
+
+func (l late) Sync(context.Context, time.Duration) error { return l.err }
 
 // pulling is an agent's call on a connection.
 type pulling struct {

@@ -160,7 +160,10 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 	if q.Namespace == "" {
 		q.Namespace = berth.DefaultNamespace
 	}
-	s.meet(ctx, info, who)
+	patience := s.operations[info.Name].patience()
+	if err := s.meet(ctx, info, who, patience); err != nil {
+		return err
+	}
 	if err := s.allow(info, who, q.Namespace); err != nil {
 		return err
 	}
@@ -168,10 +171,10 @@ func (s *Server) admit(ctx context.Context, info *op.Info, who Caller, q *op.Que
 	case info.Local || info.Need == acl.Open:
 		return nil
 	case q.AllowStale:
-		return s.catchUp(ctx, who)
+		return s.catchUp(ctx, who, patience)
 	}
 	// Without a leader the state may be old; only stale reads accept that.
-	return s.Cluster.Sync(ctx)
+	return s.Cluster.Sync(ctx, patience)
 }
 
 // allow asks whether the caller has the right that an operation needs, unless

@@ -84,7 +84,7 @@ func (s *Server) whois(ctx context.Context, token, remoteAddr string) (op.Identi
 	if s.server == nil {
 		id, err := s.identity(token)
 		if err != nil { // another server may have made it a moment ago
-			s.Cluster.Sync(ctx)
+			s.Cluster.Sync(ctx, Hold)
 			id, err = s.identity(token)
 		}
 		return id, err

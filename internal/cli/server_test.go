@@ -20,9 +20,9 @@ import (
 // alone is a cluster without a leader.
 type alone struct{}
 
-func (alone) Leader() (api.Leader, error) { return nil, state.ErrLost }
-func (alone) Address() string             { return "" }
-func (alone) Sync(context.Context) error  { return state.ErrLost }
+func (alone) Leader() (api.Leader, error)               { return nil, state.ErrLost }
+func (alone) Address() string                           { return "" }
+func (alone) Sync(context.Context, time.Duration) error { return state.ErrLost }
 
 // listOf is where a node looks for servers.
 type listOf struct{ addrs []string }

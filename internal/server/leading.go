@@ -158,7 +158,7 @@ type question struct {
 func newReads() *reads { return &reads{wake: make(chan struct{}, 1), over: make(chan struct{})} }
 
 // Sync implements api.Cluster.
-func (s *Server) Sync(ctx context.Context) error {
+func (s *Server) Sync(ctx context.Context, patience time.Duration) error {
 	if s.config.Cluster == nil {
 		if s.term.Load() == nil && !s.consensus.Complete() {
 			return s.noLeader()
@@ -169,10 +169,13 @@ func (s *Server) Sync(ctx context.Context) error {
 	if err != nil || s.store.Snapshot().Index >= index {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, api.Hold)
+	if s.term.Load() != nil { // nobody else can answer
+		patience = api.Hold
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if _, err := s.store.Await(ctx, index); err != nil {
-		return fmt.Errorf("%w: this server lags behind the leader, at state index %d of %d", state.ErrLost, s.store.Snapshot().Index, index)
+	if _, err := s.store.Await(wait, index); err != nil {
+		return api.Behind{Without: fmt.Errorf("%w: this server lags behind the leader, at state index %d of %d", state.ErrLost, s.store.Snapshot().Index, index)}
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"berth"
+	"berth/internal/api"
+	"berth/internal/consensus"
+	"berth/internal/server"
 	"berth/internal/state"
 	"berth/internal/wire"
 )
@@ -234,5 +237,43 @@ func TestTwoRegions(t *testing.T) {
 		west.must(http.MethodGet, "/v1/job/web", "")
 		east.end()
 		west.end()
+	})
+}
+
+// A server that comes back, and is sent the whole state, which takes a minute here,
+// answers reads all the time: the leader answers in its place.
+func TestAServerThatLagsBehindAnswers(t *testing.T) {
+	bubbled(t, func(t *testing.T) {
+		c := newRegion(t, "global", "10.0.0", 3, 77, &wires{}, &pool{}, func(_ int, config *server.Config) {
+			config.Consensus = consensus.Config{SnapshotEvery: 20, SnapshotInterval: time.Second, TrailingLogs: 20}
+		})
+		defer c.end()
+		away := (c.leader() + 1) % 3
+		c.halt(away)
+		for n := range 100 {
+			c.must(http.MethodPut, "/v1/jobs", job(fmt.Sprint("job-", n), 0))
+			time.Sleep(time.Second)
+		}
+		c.raft.SlowSnapshots(time.Minute)
+		c.start(away)
+		late, x := 0, c.list[away]
+		for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(500 * time.Millisecond) {
+			if x.Store().Snapshot().Job(berth.JobKey{Namespace: "default", ID: "job-99"}) == nil {
+				late++
+			}
+			for _, path := range []string{"/v1/job/job-99", "/v1/jobs?prefix=job-99", "/v1/job/job-99/evaluations?index=1&wait=1m"} {
+				asked := time.Now()
+				w := ask(x, http.MethodGet, path, "")
+				if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "job-99") || w.Header().Get(op.HeaderIndex) == "" {
+					t.Fatalf("%v after its start, %s: %d %s", time.Since(began), path, w.Code, w.Body)
+				}
+				if took := time.Since(asked); took > api.Hold {
+					t.Errorf("%v after its start, %s took %v", time.Since(began), path, took)
+				}
+			}
+		}
+		if late < 5 {
+			t.Errorf("it lagged behind at %d looks: that shows nothing", late)
+		}
 	})
 }
