@@ -149,9 +149,9 @@ func TestMeta(t *testing.T) {
 
 type noCluster struct{ err error }
 
-func (c noCluster) Leader() (api.Leader, error) { return nil, c.err }
-func (noCluster) Address() string               { return "" }
-func (c noCluster) Sync(context.Context) error  { return c.err }
+func (c noCluster) Leader() (api.Leader, error)               { return nil, c.err }
+func (noCluster) Address() string                             { return "" }
+func (c noCluster) Sync(context.Context, time.Duration) error { return c.err }
 
 // An error keeps its kind and text on the way through the API of this very
 // build, whichever kind it is.
