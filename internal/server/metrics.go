@@ -52,7 +52,7 @@ type MetricsFilter struct {
 	Allocs bool // there are metrics of each task of the node
 }
 
-// goMetrics are those of the process. To make them takes a few milliseconds, and
+// goMetrics are those of the process. Making them takes a few milliseconds, and
 // tests start many servers.
 var goMetrics = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
 
