@@ -122,7 +122,7 @@ func (s *Server) hereOrAtLeader(ctx context.Context, x *operation, try attempt) 
 	}
 	led := s.retryUntilLeader(ctx, x.info, try)
 	if scopeOf(ctx) != op.ScopeLeader && (errors.Is(led, state.ErrLost) || peer.NothingDone(led)) {
-		return err // it does not answer; what is wrong here says more
+		return err // the leader does not answer
 	}
 	return led
 }

@@ -52,8 +52,8 @@ type MetricsFilter struct {
 	Allocs bool // there are metrics of each task of the node
 }
 
-// goMetrics are those of the process. Making them takes a few milliseconds, and
-// tests start many servers.
+// goMetrics are those of the process. They are made once, since tests start many
+// servers.
 var goMetrics = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
 
 // processMetrics returns the metrics that every agent has: those of a Go process,
