@@ -98,9 +98,8 @@ func TestNobodyReadsOlderThanTheirOwnWrite(t *testing.T) {
 	})
 }
 
-// A read that a follower is too far behind for is answered by the leader: what the
-// caller wrote, and with a token that the follower does not know. If the leader is
-// out of reach the follower says that it lags behind.
+// A read that a follower is too far behind for is answered by the leader. If that is
+// out of reach, the follower says that it lags behind.
 func TestAFollowerThatDoesNotCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, own, leads := lagging(t)
@@ -115,6 +114,20 @@ func TestAFollowerThatDoesNotCatchUp(t *testing.T) {
 		}
 		if own.Tip().Job(berth.JobKey{Namespace: "default", ID: "web"}) != nil || leads.Tip().Index == own.Tip().Index {
 			t.Error("the follower has caught up: that shows nothing")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		leader, _ := serve(t, nil)
+		f := newFollower()
+		f.connect = func(context.Context, string) (peer.Conn, error) { return direct(leader), nil }
+		s, _ := serve(t, func(c *api.Config) { c.Cluster, c.Peers = f, f })
+		c := connect(t, s)
+		c.ask("PUT", "/v1/jobs", aJob)
+		f.connect = func(context.Context, string) (peer.Conn, error) { return nil, peer.ErrUnreached }
+		began := time.Now()
+		w := c.ask("GET", "/v1/job/web?stale", "")
+		if took := time.Since(began); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "lags behind") || took < api.Hold || took > 2*api.Hold {
+			t.Errorf("after %v, stale: %d %s", took, w.Code, w.Body)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
